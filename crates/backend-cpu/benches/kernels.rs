@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::num::NonZero;
 use std::time::Duration;
 
-use backend::{Backend, Bucket, KvFormat, KvLayout, PAGE, Program, Row, Sequence, Step, Taps, Weight};
+use backend::{Backend, Bucket, KV_BLOCK, KvFormat, KvLayout, Program, Row, Sequence, Step, Taps, Weight};
 use backend_cpu::{Cpu, Isa};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use graph::{Activation, Builder, Graph, Mask, Store};
@@ -70,8 +70,8 @@ fn load(weights: &mut Loaded, name: &str, format: Format, [count, rows, cols]: [
     weights.insert(name.to_owned(), Weight { format, count, rows, cols, bytes });
 }
 
-fn compile(graph: &Graph, weights: &Loaded, rows: usize, pages: usize, kv: KvFormat) -> Box<dyn Program> {
-    let kv_layout = KvLayout::uniform(graph, pages, kv);
+fn compile(graph: &Graph, weights: &Loaded, rows: usize, blocks: usize, kv: KvFormat) -> Box<dyn Program> {
+    let kv_layout = KvLayout::uniform(graph, blocks, kv);
     let mut model = Box::new(cpu()).load(graph, weights, &kv_layout).expect("a good graph");
     let program = model.compile(Bucket { rows, outputs: 1 }, Taps::None).expect("a good graph");
     model.prepare(&mut |_| {}).expect("enough memory");
@@ -81,7 +81,7 @@ fn compile(graph: &Graph, weights: &Loaded, rows: usize, pages: usize, kv: KvFor
 /// `rows` rows of one sequence after `n_past` positions, with one output row.
 fn step(n_past: usize, rows: usize, groups: usize) -> Step {
     let tokens = (0..rows).map(|row| (row % TABLE) as u32);
-    let sequence = Sequence::uniform(n_past, rows, groups, pages(n_past + rows));
+    let sequence = Sequence::uniform(n_past, rows, groups, blocks(n_past + rows));
     Step::new(Row::logits(tokens, [0]), vec![sequence]).expect("a good step")
 }
 
@@ -166,8 +166,8 @@ fn throughput(rows: usize, bytes: usize, products: usize) -> Throughput {
     }
 }
 
-fn pages(positions: usize) -> std::ops::Range<u32> {
-    0..positions.div_ceil(PAGE) as u32
+fn blocks(positions: usize) -> std::ops::Range<u32> {
+    0..positions.div_ceil(KV_BLOCK) as u32
 }
 
 /// Attention alone, over `depth` cached positions and `rows` new ones.
@@ -188,7 +188,7 @@ fn attention(format: KvFormat, depth: usize, rows: usize) -> Box<dyn Program> {
     for (name, heads) in tables {
         load(&mut weights, &format!("{name}_table"), Format::F32, [1, TABLE, heads * dim]);
     }
-    let mut program = compile(&graph, &weights, depth, pages(depth + rows).len(), format);
+    let mut program = compile(&graph, &weights, depth, blocks(depth + rows).len(), format);
     program.run(&step(0, depth, 1)).map(drop).expect("a good step");
     program
 }

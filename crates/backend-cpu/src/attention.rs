@@ -5,22 +5,22 @@
 //! and Gimelshein 2018; Dao et al. 2022). QK sums over the head dimension in order, PV over the positions in order, so a
 //! result depends neither on how the prompt was chunked nor on the rest of the batch.
 //!
-//! Whatever the mask, chunks keep their boundaries: softmax weights of positions that a query does not see are 0, and pages
-//! that no query sees are not read. Pages that no query of a task can see may have been freed.
+//! Whatever the mask, chunks keep their boundaries: softmax weights of positions that a query does not see are 0, and blocks
+//! that no query sees are not read. Blocks that no query of a task can see may have been freed.
 //!
 //! The lanes of a vector are positions in QK and columns in PV. A loaded vector of K or V is used by all queries of a tile.
-//! If a task has several tiles, each page is converted to f32 once for all of them.
+//! If a task has several tiles, each block is converted to f32 once for all of them.
 
 #![expect(clippy::needless_range_loop, reason = "arrays of one tile are indexed side by side")]
 
 use std::cell::Cell;
 use std::ops::Range;
 
-use backend::{BlockTable, PAGE, Sequence};
+use backend::{BlockTable, KV_BLOCK, Sequence};
 use bytemuck::Zeroable;
 use graph::{Group, Score};
 
-use crate::kv::{Pages, Stored};
+use crate::kv::{Blocks, Stored};
 use crate::lanes::{LANES, Lanes, WithSimd, exp, softcap};
 use crate::memory::Line;
 use crate::pool::Tile;
@@ -28,7 +28,7 @@ use crate::pool::Tile;
 /// Positions per chunk.
 const CHUNK: usize = 512;
 
-/// Maximum queries that share converted pages. Their scores must stay in L2.
+/// Maximum queries that share converted blocks. Their scores must stay in L2.
 pub(crate) const QUERY_TILE: usize = 64;
 
 thread_local! {
@@ -58,7 +58,7 @@ pub(crate) struct Attend<'a, 't, S> {
     pub(crate) tile: Tile<'t, f32>,
 }
 
-impl<S: Pages> WithSimd for Attend<'_, '_, S> {
+impl<S: Blocks> WithSimd for Attend<'_, '_, S> {
     #[inline(always)]
     fn with_simd<L: Lanes>(mut self, lanes: L) {
         let share = self.heads.heads / self.heads.kv_heads;
@@ -103,16 +103,16 @@ struct Scratch {
     scores: Vec<Scores>,
     /// PV of a chunk, `[queries][v_dim]`.
     pv_sums: Vec<Line>,
-    /// A page, converted to f32.
-    page: Vec<Line>,
+    /// A block, converted to f32.
+    block: Vec<Line>,
 }
 
-struct Page<'a, N> {
+struct Block<'a, N> {
     data: &'a [N],
     /// First position, counted from `chunk`.
     start: usize,
     chunk: usize,
-    /// Address to prefetch from while the page is read.
+    /// Address to prefetch from while the block is read.
     ahead: Option<*const u8>,
 }
 
@@ -135,16 +135,16 @@ struct Queries<'a, S> {
     queries: &'a [Query],
 }
 
-impl<S: Pages> Queries<'_, S> {
+impl<S: Blocks> Queries<'_, S> {
     #[inline(always)]
     fn attend<L: Lanes>(&self, lanes: L, scratch: &mut Scratch, tile: &mut Tile<'_, f32>) {
         let (n, k_dim) = (self.queries.len(), self.k_dim());
-        let Scratch { scores, pv_sums, page } = scratch;
+        let Scratch { scores, pv_sums, block } = scratch;
         grow(scores, n);
         grow(pv_sums, (n * self.v_dim).div_ceil(LANES));
-        grow(page, PAGE / LANES * k_dim.max(self.v_dim));
+        grow(block, KV_BLOCK / LANES * k_dim.max(self.v_dim));
         let pv_sums: &mut [f32] = &mut bytemuck::cast_slice_mut(pv_sums)[..n * self.v_dim];
-        let page: &mut [f32] = bytemuck::cast_slice_mut(page);
+        let block: &mut [f32] = bytemuck::cast_slice_mut(block);
         let (mut max, mut total) = ([f32::NEG_INFINITY; QUERY_TILE], [0.0; QUERY_TILE]);
         for c in 0..n {
             if let Some(sinks) = self.heads.sinks {
@@ -154,7 +154,7 @@ impl<S: Pages> Queries<'_, S> {
         }
         let chunks = self.queries[0].first / CHUNK * CHUNK..self.queries[n - 1].end;
         for first in chunks.step_by(CHUNK) {
-            self.scores(lanes, first, scores, page);
+            self.scores(lanes, first, scores, block);
             let (mut chunk_max, mut chunk_total) = ([0.0; QUERY_TILE], [0.0; QUERY_TILE]);
             for c in 0..n {
                 self.alibi(c, first, &mut scores[c].0);
@@ -162,7 +162,7 @@ impl<S: Pages> Queries<'_, S> {
                     softmax(lanes, &mut scores[c].0, self.seen(c, first), self.heads.score.cap);
             }
             pv_sums.fill(0.0);
-            self.pv(lanes, first, scores, page, pv_sums);
+            self.pv(lanes, first, scores, block, pv_sums);
             for c in 0..n {
                 if self.seen(c, first).is_empty() {
                     continue;
@@ -214,11 +214,11 @@ impl<S: Pages> Queries<'_, S> {
         }
     }
 
-    /// The positions of a chunk that any query sees, from a page boundary on.
+    /// The positions of a chunk that any query sees, from a block boundary on.
     #[inline(always)]
-    fn pages(&self, chunk: usize) -> Range<usize> {
+    fn blocks(&self, chunk: usize) -> Range<usize> {
         let last = self.queries.len() - 1;
-        self.seen(0, chunk).start / PAGE * PAGE..self.seen(last, chunk).end
+        self.seen(0, chunk).start / KV_BLOCK * KV_BLOCK..self.seen(last, chunk).end
     }
 
     #[inline(always)]
@@ -239,46 +239,46 @@ impl<S: Pages> Queries<'_, S> {
         }
     }
 
-    /// Whether pages are packed, or several tiles read one, so that converting it once pays off.
+    /// Whether blocks are packed, or several tiles read one, so that converting it once pays off.
     #[inline(always)]
-    fn converts_pages<L: Lanes>(&self) -> bool {
+    fn converts_blocks<L: Lanes>(&self) -> bool {
         S::IS_PACKED || size_of::<S::Item>() < size_of::<f32>() && self.width::<L>(0) < self.queries.len()
     }
 
     /// QK of the chunk at `chunk`: for each query, at least its visible positions.
     #[inline(always)]
     fn scores<L: Lanes>(&self, lanes: L, chunk: usize, scores: &mut [Scores], converted: &mut [f32]) {
-        let (store, pages) = (self.heads.store, self.pages(chunk));
+        let (store, blocks) = (self.heads.store, self.blocks(chunk));
         let entry = |start| self.entry(chunk + start);
-        for start in pages.clone().step_by(PAGE) {
+        for start in blocks.clone().step_by(KV_BLOCK) {
             let at = entry(start);
-            // Prefetches the next page of K; during the last one, the first page of V.
-            let ahead = match start + PAGE {
-                next if next < pages.end => store.start::<false>(entry(next)),
-                _ => store.start::<true>(entry(pages.start)),
+            // Prefetches the next block of K; during the last one, the first block of V.
+            let ahead = match start + KV_BLOCK {
+                next if next < blocks.end => store.start::<false>(entry(next)),
+                _ => store.start::<true>(entry(blocks.start)),
             };
-            if self.converts_pages::<L>() {
+            if self.converts_blocks::<L>() {
                 let data = store.convert::<L, false>(lanes, at, ahead, converted);
-                self.qk_page(lanes, &Page { data, start, chunk, ahead: None }, scores);
+                self.qk_block(lanes, &Block { data, start, chunk, ahead: None }, scores);
             } else {
-                let data = store.page::<false>(at);
-                self.qk_page(lanes, &Page { data, start, chunk, ahead: Some(ahead) }, scores);
+                let data = store.block::<false>(at);
+                self.qk_block(lanes, &Block { data, start, chunk, ahead: Some(ahead) }, scores);
             }
         }
     }
 
     #[inline(always)]
-    fn qk_page<L: Lanes, N: Stored>(&self, lanes: L, page: &Page<'_, N>, scores: &mut [Scores]) {
+    fn qk_block<L: Lanes, N: Stored>(&self, lanes: L, block: &Block<'_, N>, scores: &mut [Scores]) {
         let mut c = 0;
         while c < self.queries.len() {
             let width = self.width::<L>(c);
-            let (first, last) = (self.seen(c, page.chunk), self.seen(c + width - 1, page.chunk));
-            if page.start < last.end && first.start < page.start + PAGE {
+            let (first, last) = (self.seen(c, block.chunk), self.seen(c + width - 1, block.chunk));
+            if block.start < last.end && first.start < block.start + KV_BLOCK {
                 match width {
-                    8 => self.qk_tile::<L, N, 8>(lanes, page, c, scores),
-                    4 => self.qk_tile::<L, N, 4>(lanes, page, c, scores),
-                    2 => self.qk_tile::<L, N, 2>(lanes, page, c, scores),
-                    _ => self.qk_tile::<L, N, 1>(lanes, page, c, scores),
+                    8 => self.qk_tile::<L, N, 8>(lanes, block, c, scores),
+                    4 => self.qk_tile::<L, N, 4>(lanes, block, c, scores),
+                    2 => self.qk_tile::<L, N, 2>(lanes, block, c, scores),
+                    _ => self.qk_tile::<L, N, 1>(lanes, block, c, scores),
                 }
             }
             c += width;
@@ -290,11 +290,11 @@ impl<S: Pages> Queries<'_, S> {
     fn qk_tile<L: Lanes, N: Stored, const C: usize>(
         &self,
         lanes: L,
-        page: &Page<'_, N>,
+        block: &Block<'_, N>,
         first: usize,
         scores: &mut [Scores],
     ) {
-        let keys = page.data.as_chunks::<PAGE>().0;
+        let keys = block.data.as_chunks::<KV_BLOCK>().0;
         let mut q: [&[f32]; C] = [&[]; C];
         for c in 0..C {
             let Query { row, head, .. } = self.queries[first + c];
@@ -304,8 +304,8 @@ impl<S: Pages> Queries<'_, S> {
         let scale = lanes.splat(self.heads.score.scale);
         let mut sums = [[lanes.splat(0.0); 2]; C];
         for (d, keys) in keys.iter().enumerate() {
-            if let Some(ahead) = page.ahead {
-                lanes.prefetch(ahead.wrapping_add(d * size_of::<[N; PAGE]>()));
+            if let Some(ahead) = block.ahead {
+                lanes.prefetch(ahead.wrapping_add(d * size_of::<[N; KV_BLOCK]>()));
             }
             let (halves, _) = keys.as_chunks::<LANES>();
             let keys = [N::widen(lanes, &halves[0]), N::widen(lanes, &halves[1])];
@@ -316,7 +316,7 @@ impl<S: Pages> Queries<'_, S> {
             }
         }
         for c in 0..C {
-            let to = scores[first + c].0[page.start..].as_chunks_mut::<LANES>().0;
+            let to = scores[first + c].0[block.start..].as_chunks_mut::<LANES>().0;
             lanes.store_f32(lanes.mul(sums[c][0], scale), &mut to[0]);
             lanes.store_f32(lanes.mul(sums[c][1], scale), &mut to[1]);
         }
@@ -332,64 +332,66 @@ impl<S: Pages> Queries<'_, S> {
         converted: &mut [f32],
         pv_sums: &mut [f32],
     ) {
-        let (store, pages) = (self.heads.store, self.pages(chunk));
+        let (store, blocks) = (self.heads.store, self.blocks(chunk));
         let entry = |start| self.entry(chunk + start);
-        for start in pages.clone().step_by(PAGE) {
+        for start in blocks.clone().step_by(KV_BLOCK) {
             let at = entry(start);
-            let ahead = store.start::<true>(if start + PAGE < pages.end { entry(start + PAGE) } else { at });
-            if self.converts_pages::<L>() {
+            let ahead =
+                store.start::<true>(if start + KV_BLOCK < blocks.end { entry(start + KV_BLOCK) } else { at });
+            if self.converts_blocks::<L>() {
                 let data = store.convert::<L, true>(lanes, at, ahead, converted);
-                self.pv_page(lanes, &Page { data, start, chunk, ahead: None }, scores, pv_sums);
+                self.pv_block(lanes, &Block { data, start, chunk, ahead: None }, scores, pv_sums);
             } else {
-                let data = store.page::<true>(at);
-                self.pv_page(lanes, &Page { data, start, chunk, ahead: Some(ahead) }, scores, pv_sums);
+                let data = store.block::<true>(at);
+                self.pv_block(lanes, &Block { data, start, chunk, ahead: Some(ahead) }, scores, pv_sums);
             }
         }
     }
 
     #[inline(always)]
-    fn pv_page<L: Lanes, N: Stored>(
+    fn pv_block<L: Lanes, N: Stored>(
         &self,
         lanes: L,
-        page: &Page<'_, N>,
+        block: &Block<'_, N>,
         scores: &[Scores],
         pv_sums: &mut [f32],
     ) {
         let mut c = 0;
         while c < self.queries.len() {
             let width = self.width::<L>(c);
-            let (first, last) = (self.seen_in(page, c), self.seen_in(page, c + width - 1));
+            let (first, last) = (self.seen_in(block, c), self.seen_in(block, c + width - 1));
             // Positions that all queries see; those before and after are handled per query.
             let all = last.start.min(first.end)..first.end;
             if first.start < all.start {
                 for c in c..c + width {
-                    let own = self.seen_in(page, c);
+                    let own = self.seen_in(block, c);
                     let before = own.start..all.start.min(own.end);
-                    self.pv_tile::<L, N, 1>(lanes, page, before, c, scores, pv_sums);
+                    self.pv_tile::<L, N, 1>(lanes, block, before, c, scores, pv_sums);
                 }
             }
             match width {
-                8 => self.pv_tile::<L, N, 8>(lanes, page, all.clone(), c, scores, pv_sums),
-                4 => self.pv_tile::<L, N, 4>(lanes, page, all.clone(), c, scores, pv_sums),
-                2 => self.pv_tile::<L, N, 2>(lanes, page, all.clone(), c, scores, pv_sums),
-                _ => self.pv_tile::<L, N, 1>(lanes, page, all.clone(), c, scores, pv_sums),
+                8 => self.pv_tile::<L, N, 8>(lanes, block, all.clone(), c, scores, pv_sums),
+                4 => self.pv_tile::<L, N, 4>(lanes, block, all.clone(), c, scores, pv_sums),
+                2 => self.pv_tile::<L, N, 2>(lanes, block, all.clone(), c, scores, pv_sums),
+                _ => self.pv_tile::<L, N, 1>(lanes, block, all.clone(), c, scores, pv_sums),
             }
             if all.end < last.end {
                 for c in c..c + width {
-                    let own = self.seen_in(page, c);
+                    let own = self.seen_in(block, c);
                     let after = all.end.max(own.start)..own.end;
-                    self.pv_tile::<L, N, 1>(lanes, page, after, c, scores, pv_sums);
+                    self.pv_tile::<L, N, 1>(lanes, block, after, c, scores, pv_sums);
                 }
             }
             c += width;
         }
     }
 
-    /// The positions of a page that query `c` sees, counted from the chunk's start.
+    /// The positions of a block that query `c` sees, counted from the chunk's start.
     #[inline(always)]
-    fn seen_in<N>(&self, page: &Page<'_, N>, c: usize) -> Range<usize> {
-        let (Range { start, end }, page_range) = (self.seen(c, page.chunk), page.start..page.start + PAGE);
-        start.clamp(page_range.start, page_range.end)..end.clamp(page_range.start, page_range.end)
+    fn seen_in<N>(&self, block: &Block<'_, N>, c: usize) -> Range<usize> {
+        let (Range { start, end }, block_range) =
+            (self.seen(c, block.chunk), block.start..block.start + KV_BLOCK);
+        start.clamp(block_range.start, block_range.end)..end.clamp(block_range.start, block_range.end)
     }
 
     /// PV of positions `part` for `C` queries from `first` on.
@@ -397,7 +399,7 @@ impl<S: Pages> Queries<'_, S> {
     fn pv_tile<L: Lanes, N: Stored, const C: usize>(
         &self,
         lanes: L,
-        page: &Page<'_, N>,
+        block: &Block<'_, N>,
         part: Range<usize>,
         first: usize,
         scores: &[Scores],
@@ -407,7 +409,7 @@ impl<S: Pages> Queries<'_, S> {
             return;
         }
         let dim = self.v_dim;
-        let values = &page.data[(part.start - page.start) * dim..(part.end - page.start) * dim];
+        let values = &block.data[(part.start - block.start) * dim..(part.end - block.start) * dim];
         let mut weights: [&[f32]; C] = [&[]; C];
         for c in 0..C {
             weights[c] = &scores[first + c].0[part.clone()];
@@ -415,11 +417,11 @@ impl<S: Pages> Queries<'_, S> {
         let pv_sums = &mut pv_sums[first * dim..][..C * dim];
         let mut col = 0;
         while col + 2 * LANES <= dim {
-            pv_columns::<L, N, 2, C>(lanes, values, page.ahead, dim, col, weights, pv_sums);
+            pv_columns::<L, N, 2, C>(lanes, values, block.ahead, dim, col, weights, pv_sums);
             col += 2 * LANES;
         }
         if col + LANES <= dim {
-            pv_columns::<L, N, 1, C>(lanes, values, page.ahead, dim, col, weights, pv_sums);
+            pv_columns::<L, N, 1, C>(lanes, values, block.ahead, dim, col, weights, pv_sums);
             col += LANES;
         }
         if col < dim {

@@ -1,11 +1,11 @@
-//! The paged KV cache of one store: pages of 32 positions, per head.
+//! The paged KV cache of one store: blocks of 32 positions, per head.
 //!
-//! K is transposed, `[dim][position in page]`, so that one vector holds the scores of neighbouring positions. V is
-//! `[position in page][dim]`.
+//! K is transposed, `[dim][position in block]`, so that one vector holds the scores of neighbouring positions. V is
+//! `[position in block][dim]`.
 
 mod packed;
 
-use backend::{Error, KvFormat, PAGE, Step, StoreLayout};
+use backend::{Error, KV_BLOCK, KvFormat, Step, StoreLayout};
 use half::f16;
 use quant::F16Le;
 use zerocopy::FromBytes;
@@ -35,7 +35,7 @@ pub(crate) struct Packed {
     heads: usize,
 }
 
-/// K and V in type `T`: `[page][head]`, each entry one page of one head.
+/// K and V in type `T`: `[block][head]`, each entry one block of one head.
 #[derive(Debug)]
 pub(crate) struct Store<T> {
     keys: Buffer<T>,
@@ -93,13 +93,13 @@ impl Kv {
         })
     }
 
-    /// The keys and values of a page.
-    pub(crate) fn page(&mut self, page: usize) -> [&mut [u8]; 2] {
+    /// The keys and values of a block.
+    pub(crate) fn block(&mut self, block: usize) -> [&mut [u8]; 2] {
         match self {
-            Kv::F16(store) => store.bytes(page),
-            Kv::F32(store) => store.bytes(page),
+            Kv::F16(store) => store.bytes(block),
+            Kv::F32(store) => store.bytes(block),
             Kv::Packed(Packed { keys, values, heads }) => {
-                [keys, values].map(|side| side.entries(page * *heads..(page + 1) * *heads))
+                [keys, values].map(|side| side.entries(block * *heads..(block + 1) * *heads))
             }
         }
     }
@@ -126,18 +126,18 @@ impl WithSimd for Write<'_> {
     }
 }
 
-/// Where attention finds pages of K and V. An entry is one page of one head, page by page.
-pub(crate) trait Pages: Sync {
+/// Where attention finds blocks of K and V. An entry is one block of one head, block by block.
+pub(crate) trait Blocks: Sync {
     type Item: Stored;
 
-    /// Whether pages have to be converted before they are read.
+    /// Whether blocks have to be converted before they are read.
     const IS_PACKED: bool;
 
     /// The first byte of an entry of K or of V.
     fn start<const IS_V: bool>(&self, entry: usize) -> *const u8;
 
-    /// An entry: K is `[dim][PAGE]`, V `[PAGE][dim]`.
-    fn page<const IS_V: bool>(&self, entry: usize) -> &[Self::Item];
+    /// An entry: K is `[dim][KV_BLOCK]`, V `[KV_BLOCK][dim]`.
+    fn block<const IS_V: bool>(&self, entry: usize) -> &[Self::Item];
 
     /// Converts an entry to f32; prefetches as much from `ahead` on.
     fn convert<'a, L: Lanes, const IS_V: bool>(
@@ -149,19 +149,19 @@ pub(crate) trait Pages: Sync {
     ) -> &'a [f32];
 }
 
-impl<T: Stored> Pages for Store<T> {
+impl<T: Stored> Blocks for Store<T> {
     type Item = T;
     const IS_PACKED: bool = false;
 
     #[inline(always)]
     fn start<const IS_V: bool>(&self, entry: usize) -> *const u8 {
-        self.page::<IS_V>(entry).as_ptr().cast()
+        self.block::<IS_V>(entry).as_ptr().cast()
     }
 
     #[inline(always)]
-    fn page<const IS_V: bool>(&self, entry: usize) -> &[T] {
+    fn block<const IS_V: bool>(&self, entry: usize) -> &[T] {
         let (side, dim) = if IS_V { (&self.values, self.v_dim) } else { (&self.keys, self.k_dim) };
-        &side[entry * PAGE * dim..][..PAGE * dim]
+        &side[entry * KV_BLOCK * dim..][..KV_BLOCK * dim]
     }
 
     #[inline(always)]
@@ -172,7 +172,7 @@ impl<T: Stored> Pages for Store<T> {
         ahead: *const u8,
         to: &'a mut [f32],
     ) -> &'a [f32] {
-        convert(lanes, self.page::<IS_V>(entry), ahead, to)
+        convert(lanes, self.block::<IS_V>(entry), ahead, to)
     }
 }
 
@@ -187,9 +187,9 @@ impl Packed {
         let rows = step.rows().len().max(1);
         let [k_dim, v_dim] = [k, v].map(|x| x.len() / rows / self.heads);
         for (row, (sequence, position)) in step.positions().enumerate() {
-            let (page, offset) = sequence.tables[group].slot(position);
+            let (block, offset) = sequence.tables[group].slot(position);
             for head in 0..self.heads {
-                let (entry, at) = (page * self.heads + head, row * self.heads + head);
+                let (entry, at) = (block * self.heads + head, row * self.heads + head);
                 self.keys.write(entry, offset, &k[at * k_dim..][..k_dim]);
                 self.values.write(entry, offset, &v[at * v_dim..][..v_dim]);
             }
@@ -197,7 +197,7 @@ impl Packed {
     }
 }
 
-impl Pages for Packed {
+impl Blocks for Packed {
     type Item = f32;
     const IS_PACKED: bool = true;
 
@@ -206,8 +206,8 @@ impl Pages for Packed {
         self.side::<IS_V>().bytes(entry)
     }
 
-    fn page<const IS_V: bool>(&self, _: usize) -> &[f32] {
-        unreachable!("packed pages are converted")
+    fn block<const IS_V: bool>(&self, _: usize) -> &[f32] {
+        unreachable!("packed blocks are converted")
     }
 
     #[inline(always)]
@@ -222,11 +222,11 @@ impl Pages for Packed {
     }
 }
 
-/// Converts a page to f32 and prefetches as many values at `ahead`.
+/// Converts a block to f32 and prefetches as many values at `ahead`.
 #[inline(always)]
-fn convert<'a, L: Lanes, T: Stored>(lanes: L, page: &[T], ahead: *const u8, to: &'a mut [f32]) -> &'a [f32] {
-    let converted = &mut to[..page.len()];
-    let (from, to) = (page.as_chunks::<{ 2 * LANES }>().0, converted.as_chunks_mut::<{ 2 * LANES }>().0);
+fn convert<'a, L: Lanes, T: Stored>(lanes: L, block: &[T], ahead: *const u8, to: &'a mut [f32]) -> &'a [f32] {
+    let converted = &mut to[..block.len()];
+    let (from, to) = (block.as_chunks::<{ 2 * LANES }>().0, converted.as_chunks_mut::<{ 2 * LANES }>().0);
     for (i, (from, to)) in from.iter().zip(to).enumerate() {
         lanes.prefetch(ahead.wrapping_add(i * size_of::<[T; 2 * LANES]>()));
         let (from, to) = (from.as_chunks::<LANES>().0, to.as_chunks_mut::<LANES>().0);
@@ -245,10 +245,10 @@ impl<T: Stored> Store<T> {
         Ok(Store { keys, values, heads, k_dim, v_dim })
     }
 
-    fn bytes(&mut self, page: usize) -> [&mut [u8]; 2] {
+    fn bytes(&mut self, block: usize) -> [&mut [u8]; 2] {
         [(&mut self.keys, self.k_dim), (&mut self.values, self.v_dim)].map(|(side, dim)| {
-            let len = self.heads * PAGE * dim;
-            bytemuck::cast_slice_mut(&mut side[page * len..][..len])
+            let len = self.heads * KV_BLOCK * dim;
+            bytemuck::cast_slice_mut(&mut side[block * len..][..len])
         })
     }
 
@@ -256,16 +256,16 @@ impl<T: Stored> Store<T> {
     fn write<L: Lanes>(&mut self, lanes: L, group: usize, k: &[f32], v: &[f32], step: &Step) {
         let (k_cols, v_cols) = (self.heads * self.k_dim, self.heads * self.v_dim);
         for (row, (sequence, position)) in step.positions().enumerate() {
-            let (page, offset) = sequence.tables[group].slot(position);
+            let (block, offset) = sequence.tables[group].slot(position);
             for head in 0..self.heads {
                 let k = &k[row * k_cols + head * self.k_dim..][..self.k_dim];
                 let v = &v[row * v_cols + head * self.v_dim..][..self.v_dim];
-                let first = (page * self.heads + head) * PAGE;
-                let keys = &mut self.keys[first * self.k_dim..][..PAGE * self.k_dim];
-                for (keys, k) in keys.chunks_mut(LANES * PAGE).zip(k.chunks(LANES)) {
+                let first = (block * self.heads + head) * KV_BLOCK;
+                let keys = &mut self.keys[first * self.k_dim..][..KV_BLOCK * self.k_dim];
+                for (keys, k) in keys.chunks_mut(LANES * KV_BLOCK).zip(k.chunks(LANES)) {
                     let rounded = T::round(lanes, sixteen(lanes, k));
                     for d in 0..k.len() {
-                        keys[d * PAGE + offset] = rounded[d];
+                        keys[d * KV_BLOCK + offset] = rounded[d];
                     }
                 }
                 let values = &mut self.values[(first + offset) * self.v_dim..][..self.v_dim];

@@ -217,7 +217,7 @@ impl LoadedModel for CpuModel {
 
     fn with_block(&mut self, block: CacheBlock, work: &mut dyn FnMut(Vec<&mut [u8]>)) -> Result<(), Error> {
         let State { stores, slots, .. } = &mut *lock(&self.state);
-        work(self.model.block_parts(block, stores, Kv::page, slots.iter_mut())?);
+        work(self.model.block_parts(block, stores, Kv::block, slots.iter_mut())?);
         Ok(())
     }
 }

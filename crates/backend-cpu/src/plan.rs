@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use backend::{BoundProgram, Bucket, PAGE};
+use backend::{BoundProgram, Bucket, KV_BLOCK};
 use graph::{LiveRange, Op, Rope, Rows, StoreId, ValueId, WeightId, assign_buffers};
 
 use crate::attention::QUERY_TILE;
@@ -237,12 +237,12 @@ impl Plan {
                 words.max().unwrap_or(0)
             }
             Kind::Ranks => 0,
-            // PV of a query tile, and a page converted to f32.
+            // PV of a query tile, and a block converted to f32.
             Kind::Attention => {
                 let stores = phase.items.iter().filter_map(|&item| bound.value(item_value(item)).op.store());
                 let stores = stores.map(|(id, _)| bound.graph().store(id));
                 let widest = stores.map(|store| store.k_dim.max(store.v_dim)).max();
-                widest.unwrap_or(0).saturating_mul(QUERY_TILE + PAGE)
+                widest.unwrap_or(0).saturating_mul(QUERY_TILE + KV_BLOCK)
             }
         };
         let most = self.phases.iter().map(words).max().unwrap_or(0);

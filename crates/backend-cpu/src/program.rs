@@ -372,7 +372,7 @@ impl CpuProgram {
         let sinks = score.sinks.map(|sinks| self.weights.vector(sinks));
         let at: Vec<_> = step.positions().collect();
         let rows = &at[..];
-        // At most the queries that share converted pages; fewer if there would be too few tasks.
+        // At most the queries that share converted blocks; fewer if there would be too few tasks.
         let fair = rows.len() * kv_heads / (state.pool.threads() * TASKS);
         let tile = (fair.min(QUERY_TILE * kv_heads / heads).max(1), cols / kv_heads);
         state.pool.tiles(out, cols, tile, |tile| match &*store {

@@ -1,12 +1,12 @@
-//! A sequence's logits have the same bits whatever shares the batch, however its prompt is chunked, wherever its pages are and
+//! A sequence's logits have the same bits whatever shares the batch, however its prompt is chunked, wherever its blocks are and
 //! however many threads run. Random schedules are compared with each sequence alone, for a Llama layer and for a graph with
 //! windows, a shared store and experts, and for recurrent layers.
 
 use std::collections::HashMap;
 
 use backend::{
-    Backend, BlockTable, Bucket, KvFormat, KvLayout, KvType, PAGE, Program, Sequence, Slots, Step, Taps,
-    Weight, first_needed_page,
+    Backend, BlockTable, Bucket, KV_BLOCK, KvFormat, KvLayout, KvType, Program, Sequence, Slots, Step, Taps,
+    Weight, first_needed_block,
 };
 use backend_cpu::{Cpu, Isa};
 use gguf::Gguf;
@@ -24,14 +24,14 @@ use testkit::goldens;
 /// Number of sequences.
 const SEQUENCES: usize = 64;
 
-/// Pages per group: slightly more than all sequences need.
-const PAGES: usize = 160;
+/// Blocks per group: slightly more than all sequences need.
+const BLOCKS: usize = 160;
 
 /// Total rows of a step.
 const ROWS: usize = 3000;
 
 /// The tokens of sequence `s`. The first exceeds 512 positions, where attention starts a second chunk; a few exceed two
-/// pages, all others one.
+/// blocks, all others one.
 fn tokens(s: usize) -> Vec<u32> {
     let len = match s {
         0 => 600,
@@ -46,8 +46,8 @@ fn tokens(s: usize) -> Vec<u32> {
 struct Run {
     threads: usize,
     sequences: Vec<Plan>,
-    /// Pages of a group, in allocation order.
-    pages: Vec<u32>,
+    /// Blocks of a group, in allocation order.
+    blocks: Vec<u32>,
     outputs: Outputs,
 }
 
@@ -71,8 +71,9 @@ enum Outputs {
 }
 
 fn runs() -> impl Strategy<Value = Run> {
-    let of_pages = (1..=18usize, -1..=1isize).prop_map(|(n, off)| (n * PAGE).wrapping_add_signed(off));
-    let len = prop_oneof![of_pages, 505..=520usize, 1..=600usize];
+    let after_blocks =
+        (1..=18usize, -1..=1isize).prop_map(|(n, off)| (n * KV_BLOCK).wrapping_add_signed(off));
+    let len = prop_oneof![after_blocks, 505..=520usize, 1..=600usize];
     let rows = prop_oneof![4 => Just(1), 4 => 2..=8usize, 2 => 9..=64usize, 1 => 65..=600usize];
     // One larger chunk avoids six hundred steps.
     let sequence = (0..6usize, len, prop::collection::vec(rows, 0..=4), 12..=300usize);
@@ -82,12 +83,12 @@ fn runs() -> impl Strategy<Value = Run> {
     });
     let count = prop_oneof![1..=1usize, 2..=9usize, 10..=SEQUENCES];
     let sequences = count.prop_flat_map(move |count| prop::collection::vec(sequence.clone(), count));
-    let pages = Just((0..PAGES as u32).collect::<Vec<_>>()).prop_shuffle();
+    let blocks = Just((0..BLOCKS as u32).collect::<Vec<_>>()).prop_shuffle();
     let outputs = prop_oneof![Just(Outputs::All), Just(Outputs::LastOfEach), Just(Outputs::EveryThird)];
-    (1..=4usize, sequences, pages, outputs).prop_map(|(threads, sequences, pages, outputs)| Run {
+    (1..=4usize, sequences, blocks, outputs).prop_map(|(threads, sequences, blocks, outputs)| Run {
         threads,
         sequences,
-        pages,
+        blocks,
         outputs,
     })
 }
@@ -220,7 +221,7 @@ impl Subject {
         let (mut alone, groups) = (subject.compile(1), subject.groups().len());
         let logits = |s| {
             let tokens = tokens(s);
-            let sequence = Sequence::uniform(0, tokens.len(), groups, 0..PAGES as u32);
+            let sequence = Sequence::uniform(0, tokens.len(), groups, 0..BLOCKS as u32);
             let outputs = (0..tokens.len() as u32).collect();
             run(&mut *alone, tokens, vec![sequence], outputs)
         };
@@ -235,7 +236,7 @@ impl Subject {
     fn compile(&self, threads: usize) -> Box<dyn Program> {
         let (graph, weights) = &self.net;
         let cpu = Cpu::with_isa(threads.try_into().ok(), self.isa).expect("an available set");
-        let kv_layout = KvLayout::uniform(graph, PAGES, self.kv);
+        let kv_layout = KvLayout::uniform(graph, BLOCKS, self.kv);
         let mut model = Box::new(cpu).load(graph, weights, &kv_layout).expect("a good model");
         model.compile(Bucket { rows: ROWS, outputs: ROWS }, Taps::None).expect("enough memory")
     }
@@ -243,7 +244,7 @@ impl Subject {
     /// Runs all sequences; the error says where a bit differs.
     fn check(&self, plan: &Run) -> Result<(), TestCaseError> {
         let (mut program, groups) = (self.compile(plan.threads), self.groups());
-        let mut free: Vec<Vec<u32>> = vec![plan.pages.clone(); groups.len()];
+        let mut free: Vec<Vec<u32>> = vec![plan.blocks.clone(); groups.len()];
         let mut left: Vec<Row> =
             plan.sequences.iter().enumerate().map(|(s, of)| Row::new(s, of, groups.len())).collect();
         for step in 0.. {
@@ -303,14 +304,14 @@ impl Row<'_> {
         Row { s, plan, tokens, tables: vec![BlockTable::default(); groups], n_past: 0, turn: 0 }
     }
 
-    /// Its next `len` rows. Frees the pages outside all windows; they are reused first.
+    /// Its next `len` rows. Frees the blocks outside all windows; they are reused first.
     fn take(&mut self, len: usize, groups: &[Group], free: &mut [Vec<u32>]) -> Sequence {
         for ((table, group), free) in self.tables.iter_mut().zip(groups).zip(free) {
-            let gone = first_needed_page(*group, self.n_past) - table.first;
-            free.extend(table.pages.drain(..gone));
+            let gone = first_needed_block(*group, self.n_past) - table.first;
+            free.extend(table.blocks.drain(..gone));
             table.first += gone;
             while table.positions().end < self.n_past + len {
-                table.pages.push(free.pop().expect("pages for all"));
+                table.blocks.push(free.pop().expect("blocks for all"));
             }
         }
         let slot = |turn: usize| (2 * self.s + turn % 2) as u32;

@@ -28,7 +28,7 @@ fn float_models_lose_nothing_but_the_rounding_of_f32() {
     }
 }
 
-/// 300 tokens in one step, and in steps of 37, which end inside pages and windows.
+/// 300 tokens in one step, and in steps of 37, which end inside blocks and windows.
 #[test]
 fn families_are_exact_over_300_tokens() {
     for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {

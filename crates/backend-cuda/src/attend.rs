@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backend::{Error, KvType, PAGE, Remedy};
+use backend::{Error, KV_BLOCK, KvType, Remedy};
 use gpu::{
     Attend, BufferId, Cost, Each, F32, Grid, MAX_SPLIT_ROWS, Operand, Scratch, Variant, When, max_tiles,
     out_of_memory, partials_bytes,
@@ -273,4 +273,4 @@ impl Compiler<'_> {
     }
 }
 
-const _: () = assert!(PAGE == 32, "the kernels' pages have 32 positions");
+const _: () = assert!(KV_BLOCK == 32, "the kernels' pages have 32 positions");

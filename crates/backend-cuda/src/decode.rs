@@ -1,6 +1,6 @@
 //! Sizes of the blocks of decode attention (`decode.cu`, `decode_bulk.cu`), and how many share a row's positions.
 
-use backend::{BoundProgram, Error, KvType, PAGE, StoreLayout};
+use backend::{BoundProgram, Error, KV_BLOCK, KvType, StoreLayout};
 use gpu::{Clusters, F32, Splits};
 use graph::{Op, Store};
 
@@ -15,7 +15,7 @@ pub(crate) fn has_kernel(layout: &StoreLayout) -> bool {
 
 pub(crate) const WARPS: usize = 4;
 
-/// Positions of a warp's stage, and its stages. `decode_bulk.cu` has one stage of a page.
+/// Positions of a warp's stage, and its stages. `decode_bulk.cu` has one stage of a block.
 const GROUP: usize = 16;
 const STAGES: usize = 2;
 
@@ -71,7 +71,7 @@ pub(crate) fn splits(device: &Device, bound: &BoundProgram) -> Result<Vec<Splits
         match own().collect::<Vec<_>>()[..] {
             [(_, heads, layout)] if has_kernel(layout) && is_bulk(&device.card, layout.format.k) => {
                 let clusters = Some(clusters(device, layout, *heads)?);
-                Ok(Splits { per_step, block: PAGE, clusters })
+                Ok(Splits { per_step, block: KV_BLOCK, clusters })
             }
             _ => Ok(Splits { per_step, block: WARPS * GROUP, clusters: None }),
         }

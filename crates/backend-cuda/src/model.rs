@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
-use backend::{BoundModel, Error, KvFormat, PAGE, Remedy, Weight};
+use backend::{BoundModel, Error, KV_BLOCK, KvFormat, Remedy, Weight};
 use gpu::{Formats, Purpose, State, TiledLayout, kernel_name, may_fit_f16, out_of_memory};
 use graph::{Op, WeightId};
 use quant::Format;
@@ -128,8 +128,8 @@ impl Model {
         for ((store, layout), at) in
             stores.iter().zip(plan.bound.stores()).zip((0..).step_by(2 * TENSOR_MAP_BYTES))
         {
-            if layout.format == KvFormat::F16 && layout.pages > 0 && device.card.has_wgmma() {
-                let rows = layout.pages * layout.store.heads * PAGE;
+            if layout.format == KvFormat::F16 && layout.blocks > 0 && device.card.has_wgmma() {
+                let rows = layout.blocks * layout.store.heads * KV_BLOCK;
                 let [k, v] = [(&store[0], layout.store.k_dim), (&store[1], layout.store.v_dim)]
                     .map(|(buffer, dim)| device.tensor_map(buffer, rows, dim.next_multiple_of(CACHE_COLS)));
                 device.write(&tensor_maps, at as u64, &[k?, v?].concat())?;

@@ -1,11 +1,11 @@
 //! KV store and attention.
 
-use backend::{Error, PAGE, Sequence, Step, StoreLayout};
+use backend::{Error, KV_BLOCK, Sequence, Step, StoreLayout};
 use graph::Score;
 
 use crate::sums::{dot, f64s, softcap};
 
-/// The f32 keys and values of one store: `[page * PAGE + offset][head][dim]`.
+/// The f32 keys and values of one store: `[block * KV_BLOCK + offset][head][dim]`.
 #[derive(Debug)]
 pub(crate) struct Store {
     declared: graph::Store,
@@ -29,17 +29,18 @@ impl Store {
         }
     }
 
-    pub(crate) fn page(&mut self, page: usize) -> [&mut [u8]; 2] {
+    pub(crate) fn block(&mut self, block: usize) -> [&mut [u8]; 2] {
         let graph::Store { heads, k_dim, v_dim, .. } = self.declared;
-        [(&mut self.keys, heads * k_dim), (&mut self.values, heads * v_dim)]
-            .map(|(store, cols)| bytemuck::cast_slice_mut(&mut store[page * PAGE * cols..][..PAGE * cols]))
+        [(&mut self.keys, heads * k_dim), (&mut self.values, heads * v_dim)].map(|(store, cols)| {
+            bytemuck::cast_slice_mut(&mut store[block * KV_BLOCK * cols..][..KV_BLOCK * cols])
+        })
     }
 }
 
 /// The slot of a position in every store of a group.
 fn slot(sequence: &Sequence, group: usize, position: usize) -> usize {
-    let (page, offset) = sequence.tables[group].slot(position);
-    page * PAGE + offset
+    let (block, offset) = sequence.tables[group].slot(position);
+    block * KV_BLOCK + offset
 }
 
 /// Attention for each row and head: the average of the visible values, weighted by the softmax of their scores.

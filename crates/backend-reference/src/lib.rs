@@ -142,7 +142,7 @@ impl LoadedModel for Loaded {
     fn with_block(&mut self, block: CacheBlock, work: &mut dyn FnMut(Vec<&mut [u8]>)) -> Result<(), Error> {
         let State { stores, slots, .. } = &mut *lock(&self.state);
         let states = slots.iter_mut().map(|slots| &mut slots.states);
-        work(self.model.block_parts(block, stores, Store::page, states)?);
+        work(self.model.block_parts(block, stores, Store::block, states)?);
         Ok(())
     }
 }

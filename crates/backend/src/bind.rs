@@ -36,8 +36,8 @@ impl BoundModel {
             weight.check(&declared.name).map(|()| weight)
         });
         let weights = bound.collect::<Result<Vec<_>, Error>>()?;
-        if kv_layout.pages.len() != graph.groups().len() {
-            let (found, expected) = (kv_layout.pages.len(), graph.groups().len());
+        if kv_layout.blocks.len() != graph.groups().len() {
+            let (found, expected) = (kv_layout.blocks.len(), graph.groups().len());
             return Err(Error::Stores { found, expected });
         }
         let table_rows = [Index::Token, Index::Position].map(|by| {
@@ -95,18 +95,18 @@ impl BoundModel {
         bytemuck::allocation::try_zeroed_vec(values).map_err(error)
     }
 
-    /// Where a host backend has `block`: in the keys and values of a page of each of its `stores`, by [`graph::StoreId`], or in
+    /// Where a host backend has `block`: in the keys and values of a block of each of its `stores`, by [`graph::StoreId`], or in
     /// the slots of all operations, by [`ValueId`]. Fails if the block is out of range.
     pub fn block_parts<'a, S>(
         &self,
         block: CacheBlock,
         stores: &'a mut [S],
-        page: impl Fn(&'a mut S, usize) -> [&'a mut [u8]; 2],
+        kv_block: impl Fn(&'a mut S, usize) -> [&'a mut [u8]; 2],
         states: impl Iterator<Item = &'a mut Vec<f32>>,
     ) -> Result<Vec<&'a mut [u8]>, Error> {
-        let KvLayout { pages, slots, .. } = &self.kv_layout;
+        let KvLayout { blocks, slots, .. } = &self.kv_layout;
         let (index, count) = match block {
-            CacheBlock::Kv { group, block } => (block as usize, pages.get(group).copied().unwrap_or(0)),
+            CacheBlock::Kv { group, block } => (block as usize, blocks.get(group).copied().unwrap_or(0)),
             CacheBlock::State { slot } => (slot as usize, *slots),
         };
         if index >= count {
@@ -121,7 +121,7 @@ impl BoundModel {
         };
         let stores = self.graph.stores().zip(stores);
         let stores = stores.filter(|((id, _), _)| self.graph.store_group(*id) == group);
-        Ok(stores.flat_map(|(_, store)| page(store, index)).collect())
+        Ok(stores.flat_map(|(_, store)| kv_block(store, index)).collect())
     }
 }
 
@@ -231,18 +231,18 @@ impl BoundProgram {
             if found != expected {
                 return invalid(format!("sequence {i}: {found} block tables for {expected} store groups"));
             }
-            let groups = groups.iter().zip(&kv_layout.pages);
-            for (number, (table, (group, &pages))) in sequence.tables.iter().zip(groups).enumerate() {
-                if let Some(page) = table.pages.iter().find(|&&page| page as usize >= pages) {
+            let groups = groups.iter().zip(&kv_layout.blocks);
+            for (number, (table, (group, &blocks))) in sequence.tables.iter().zip(groups).enumerate() {
+                if let Some(block) = table.blocks.iter().find(|&&block| block as usize >= blocks) {
                     return invalid(format!(
-                        "page {page} of group {number} is out of range: the group has {pages} pages"
+                        "block {block} of group {number} is out of range: the group has {blocks} blocks"
                     ));
                 }
                 // Backends have room for as many positions as the group has.
-                if table.pages.len() > pages {
+                if table.blocks.len() > blocks {
                     return invalid(format!(
-                        "sequence {i} has {} pages of group {number}, which has {pages}; a page can have one place",
-                        table.pages.len()
+                        "sequence {i} has {} blocks of group {number}, which has {blocks}; a block can have one place",
+                        table.blocks.len()
                     ));
                 }
                 if !group.mask.is_causal() && sequence.n_past > 0 {
@@ -254,7 +254,7 @@ impl BoundProgram {
                 let (start, first) = (table.positions().start, group.mask.first_visible(sequence.n_past));
                 if start > first {
                     return invalid(format!(
-                        "sequence {i}: the pages of group {number} start at position {start}, but the rows see position {first}"
+                        "sequence {i}: the blocks of group {number} start at position {start}, but the rows see position {first}"
                     ));
                 }
             }

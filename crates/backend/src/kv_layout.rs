@@ -7,8 +7,8 @@ use graph::{Graph, Group, Store};
 
 use crate::{Error, MemoryKind, Remedy};
 
-/// Positions per page.
-pub const PAGE: usize = 32;
+/// Positions per block.
+pub const KV_BLOCK: usize = 32;
 
 /// Storage type of keys or of values. FP8 is [`quant::E4M3`], without scales. Q8_0 and Q4_0 have a scale for each 32 columns of
 /// a head, or for fewer in the last block of a head.
@@ -96,20 +96,20 @@ impl std::str::FromStr for KvFormat {
     }
 }
 
-/// Size and format of the KV cache. All sequences share pages and slots.
+/// Size and format of the KV cache. All sequences share blocks and slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct KvLayout {
     /// Maximum positions per sequence.
     pub n_ctx: usize,
     /// By group of [`Graph::groups`].
-    pub pages: Vec<usize>,
+    pub blocks: Vec<usize>,
     /// For the state of recurrent operations; 0 if the graph has none.
     pub slots: usize,
     pub format: KvFormat,
 }
 
-/// Pages that are freed late, so that a sequence can roll back and recompute its last positions while the window before
+/// Blocks that are freed late, so that a sequence can roll back and recompute its last positions while the window before
 /// them is still cached.
 const SLACK: usize = 1;
 
@@ -118,25 +118,25 @@ pub const SLOTS: usize = 4;
 
 impl KvLayout {
     /// A cache for `sequences` sequences of up to `n_ctx` positions and steps of up to `n_batch` rows. Groups without a
-    /// window get pages for all positions; groups with one get pages for the windows and the rows of a step.
+    /// window get blocks for all positions; groups with one get blocks for the windows and the rows of a step.
     pub fn new(graph: &Graph, n_ctx: usize, sequences: usize, n_batch: usize, format: KvFormat) -> KvLayout {
-        let pages = graph.groups().iter().map(|group| pages_for(*group, n_ctx, sequences, n_batch));
+        let blocks = graph.groups().iter().map(|group| blocks_for(*group, n_ctx, sequences, n_batch));
         let slots = if graph.state_values() > 0 { sequences.saturating_mul(SLOTS) } else { 0 };
-        KvLayout { n_ctx, pages: pages.collect(), slots, format }
+        KvLayout { n_ctx, blocks: blocks.collect(), slots, format }
     }
 
-    /// The same number of pages for every group, and at least as many slots; one sequence may use all of them.
-    pub fn uniform(graph: &Graph, pages: usize, format: KvFormat) -> KvLayout {
-        let n_ctx = pages.saturating_mul(PAGE);
-        let slots = if graph.state_values() > 0 { pages.max(1) } else { 0 };
-        KvLayout { n_ctx, pages: vec![pages; graph.groups().len()], slots, format }
+    /// The same number of blocks for every group, and at least as many slots; one sequence may use all of them.
+    pub fn uniform(graph: &Graph, blocks: usize, format: KvFormat) -> KvLayout {
+        let n_ctx = blocks.saturating_mul(KV_BLOCK);
+        let slots = if graph.state_values() > 0 { blocks.max(1) } else { 0 };
+        KvLayout { n_ctx, blocks: vec![blocks; graph.groups().len()], slots, format }
     }
 
     /// The layout of each store of `graph`.
     pub fn stores(&self, graph: &Graph) -> Vec<StoreLayout> {
         let layout = |(id, store): (_, &Store)| {
-            let pages = self.pages.get(graph.store_group(id)).copied().unwrap_or(0);
-            StoreLayout { store: *store, pages, format: self.format }
+            let blocks = self.blocks.get(graph.store_group(id)).copied().unwrap_or(0);
+            StoreLayout { store: *store, blocks, format: self.format }
         };
         graph.stores().map(layout).collect()
     }
@@ -149,41 +149,41 @@ impl KvLayout {
     }
 }
 
-/// Number of pages that a group needs for `sequences` sequences.
-fn pages_for(group: Group, n_ctx: usize, sequences: usize, n_batch: usize) -> usize {
-    let all = n_ctx.div_ceil(PAGE);
+/// Number of blocks that a group needs for `sequences` sequences.
+fn blocks_for(group: Group, n_ctx: usize, sequences: usize, n_batch: usize) -> usize {
+    let all = n_ctx.div_ceil(KV_BLOCK);
     let all_sequences = all.saturating_mul(sequences);
     let Some(span) = group.mask.span() else { return all_sequences };
-    // A span and a step's rows may start and end inside a page, so that each needs one page more than it fills.
-    let window = span.div_ceil(PAGE).saturating_add(2 + SLACK).min(all);
-    window.saturating_mul(sequences).saturating_add(n_batch.div_ceil(PAGE)).min(all_sequences)
+    // A span and a step's rows may start and end inside a block, so that each needs one block more than it fills.
+    let window = span.div_ceil(KV_BLOCK).saturating_add(2 + SLACK).min(all);
+    window.saturating_mul(sequences).saturating_add(n_batch.div_ceil(KV_BLOCK)).min(all_sequences)
 }
 
-/// Index of the first page, counted from position 0, that a sequence with `cached` positions still needs.
-pub fn first_needed_page(group: Group, cached: usize) -> usize {
-    (group.mask.first_visible(cached) / PAGE).saturating_sub(SLACK)
+/// Index of the first block, counted from position 0, that a sequence with `cached` positions still needs.
+pub fn first_needed_block(group: Group, cached: usize) -> usize {
+    (group.mask.first_visible(cached) / KV_BLOCK).saturating_sub(SLACK)
 }
 
-/// The layout of one KV store: `pages` pages of [`PAGE`] positions, each with `heads` keys of `k_dim` columns and
-/// `heads` values of `v_dim` columns. The order within a page is up to the backend.
+/// The layout of one KV store: `blocks` blocks of [`KV_BLOCK`] positions, each with `heads` keys of `k_dim` columns and
+/// `heads` values of `v_dim` columns. The order within a block is up to the backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "see above")]
 pub struct StoreLayout {
     pub store: Store,
-    pub pages: usize,
+    pub blocks: usize,
     pub format: KvFormat,
 }
 
 impl StoreLayout {
     /// Saturating.
     pub fn bytes(&self) -> u64 {
-        let factors = [self.store.heads, self.format.row_bytes(&self.store), self.pages, PAGE];
+        let factors = [self.store.heads, self.format.row_bytes(&self.store), self.blocks, KV_BLOCK];
         factors.iter().fold(1, |bytes: u64, &factor| bytes.saturating_mul(factor as u64))
     }
 
     /// Allocates zeroed keys or values, `dim` elements for each position and head; the system commits memory on first write.
     pub fn zeroed<T: Zeroable>(&self, dim: usize) -> Result<Vec<T>, Error> {
-        let factors = [self.pages, PAGE, self.store.heads, dim];
+        let factors = [self.blocks, KV_BLOCK, self.store.heads, dim];
         let values = factors.iter().try_fold(1usize, |values, &factor| values.checked_mul(factor));
         let store = values.and_then(|values| bytemuck::allocation::try_zeroed_vec(values).ok());
         let (what, bytes, remedy) = ("the KV cache", self.bytes(), Remedy::SmallerContext);
@@ -191,30 +191,30 @@ impl StoreLayout {
     }
 }
 
-/// The pages of a sequence in a group of stores: position `p` is in `pages[p / PAGE - first]`. Pages before `first` were
+/// The blocks of a sequence in a group of stores: position `p` is in `blocks[p / KV_BLOCK - first]`. Blocks before `first` were
 /// freed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockTable {
-    /// Index of the first allocated page, counted from position 0.
+    /// Index of the first allocated block, counted from position 0.
     pub first: usize,
-    /// Indices into the store's pages, from page `first` on.
-    pub pages: Vec<u32>,
+    /// Indices into the store's blocks, from block `first` on.
+    pub blocks: Vec<u32>,
 }
 
 impl BlockTable {
     /// A table that starts at position 0.
-    pub fn new(pages: impl IntoIterator<Item = u32>) -> BlockTable {
-        BlockTable { first: 0, pages: pages.into_iter().collect() }
+    pub fn new(blocks: impl IntoIterator<Item = u32>) -> BlockTable {
+        BlockTable { first: 0, blocks: blocks.into_iter().collect() }
     }
 
     /// The positions that the table covers.
     pub fn positions(&self) -> Range<usize> {
-        self.first * PAGE..(self.first + self.pages.len()) * PAGE
+        self.first * KV_BLOCK..(self.first + self.blocks.len()) * KV_BLOCK
     }
 
-    /// The slot of `position`: page number, and offset within the page.
+    /// The slot of `position`: block number, and offset within the block.
     pub fn slot(&self, position: usize) -> (usize, usize) {
-        (self.pages[position / PAGE - self.first] as usize, position % PAGE)
+        (self.blocks[position / KV_BLOCK - self.first] as usize, position % KV_BLOCK)
     }
 }
 
@@ -222,7 +222,7 @@ impl BlockTable {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the docs of the variants explain the fields")]
 pub enum CacheBlock {
-    /// Keys and values of [`PAGE`] positions in all stores of a group.
+    /// Keys and values of [`KV_BLOCK`] positions in all stores of a group.
     Kv { group: usize, block: u32 },
     /// The states of all recurrent operations after one position.
     State { slot: u32 },
@@ -247,31 +247,31 @@ mod tests {
     }
 
     #[test]
-    fn windows_bound_the_number_of_pages() {
+    fn windows_bound_the_number_of_blocks() {
         let window = |window: Option<usize>| Group { mask: window.map_or(Mask::Causal, Mask::Window) };
         // All positions of two sequences.
-        assert_eq!(pages_for(window(None), 1000, 2, 512), 2 * 32);
-        // 1024 positions span up to 33 pages, the rows of a step one page more than they fill, and one page is slack.
-        assert_eq!(pages_for(window(Some(1024)), 32768, 1, 512), 32 + 3 + 16);
-        assert_eq!(pages_for(window(Some(1024)), 32768, 4, 512), 4 * 35 + 16);
+        assert_eq!(blocks_for(window(None), 1000, 2, 512), 2 * 32);
+        // 1024 positions span up to 33 blocks, the rows of a step one block more than they fill, and one block is slack.
+        assert_eq!(blocks_for(window(Some(1024)), 32768, 1, 512), 32 + 3 + 16);
+        assert_eq!(blocks_for(window(Some(1024)), 32768, 4, 512), 4 * 35 + 16);
         // Never more than all.
-        assert_eq!(pages_for(window(Some(1024)), 640, 1, 512), 20);
-        assert_eq!(pages_for(window(Some(usize::MAX)), usize::MAX, usize::MAX, 1), usize::MAX);
+        assert_eq!(blocks_for(window(Some(1024)), 640, 1, 512), 20);
+        assert_eq!(blocks_for(window(Some(usize::MAX)), usize::MAX, usize::MAX, 1), usize::MAX);
     }
 
-    /// These pages suffice for a sequence whatever the sizes of its steps.
+    /// These blocks suffice for a sequence whatever the sizes of its steps.
     #[test]
-    fn pages_suffice_for_any_step_sizes() {
+    fn blocks_suffice_for_any_step_sizes() {
         for (window, n_batch) in [(1, 1), (31, 5), (32, 32), (33, 64), (100, 37), (100, 512)] {
             let group = Group { mask: Mask::Window(window) };
-            let room = pages_for(group, 5000, 1, n_batch);
+            let room = blocks_for(group, 5000, 1, n_batch);
             for first in 1..=n_batch.min(40) {
                 let (mut cached, mut rows) = (0, first);
                 while cached < 3000 {
-                    let pages = (cached + rows).div_ceil(PAGE) - first_needed_page(group, cached);
+                    let blocks = (cached + rows).div_ceil(KV_BLOCK) - first_needed_block(group, cached);
                     assert!(
-                        pages <= room,
-                        "window {window}, {cached} cached, {rows} rows: {pages} of {room}"
+                        blocks <= room,
+                        "window {window}, {cached} cached, {rows} rows: {blocks} of {room}"
                     );
                     (cached, rows) = (cached + rows, n_batch);
                 }

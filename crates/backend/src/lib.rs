@@ -24,8 +24,8 @@ pub use error::{Error, Feature, MemoryKind, Remedy, readable_size};
 pub use group::{GroupId, Member, lock};
 pub use host::{HostBudget, host_memory};
 pub use kv_layout::{
-    BlockTable, CacheBlock, KvFormat, KvLayout, KvType, PAGE, SLOTS, StoreLayout, UnknownKvFormat,
-    first_needed_page,
+    BlockTable, CacheBlock, KV_BLOCK, KvFormat, KvLayout, KvType, SLOTS, StoreLayout, UnknownKvFormat,
+    first_needed_block,
 };
 pub use outputs::{
     Answer, Outputs, Pending, Ticket, arg_max, greedy_token, log_sum_exp, top_log_probabilities,

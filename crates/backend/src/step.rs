@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use graph::Mask;
 
-use crate::{BlockTable, Bucket, Draw, Error, Feature, PAGE};
+use crate::{BlockTable, Bucket, Draw, Error, Feature, KV_BLOCK};
 
 /// Where the state of recurrent operations is: slots, each with the state of one sequence after some position. If a step reads and
 /// writes the same slot, one that fails or is repeated leaves no state to continue from.
@@ -45,9 +45,9 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    /// A sequence with the same `pages` in all `groups`, and its state in slot 0.
-    pub fn uniform<P: IntoIterator<Item = u32>>(n_past: usize, len: usize, groups: usize, pages: P) -> Self {
-        let tables = vec![BlockTable::new(pages); groups].into();
+    /// A sequence with the same `blocks` in all `groups`, and its state in slot 0.
+    pub fn uniform<P: IntoIterator<Item = u32>>(n_past: usize, len: usize, groups: usize, blocks: P) -> Self {
+        let tables = vec![BlockTable::new(blocks); groups].into();
         Sequence { n_past, len, tables, ..Sequence::default() }
     }
 
@@ -200,7 +200,7 @@ impl Step {
     /// A step of `rows`, assigned to `sequences` in order.
     ///
     /// # Errors
-    /// If the sequences do not cover the rows, lack pages for them or write to the same page, if the rows of a span are not all
+    /// If the sequences do not cover the rows, lack blocks for them or write to the same block, if the rows of a span are not all
     /// there, or if a draw is out of range.
     pub fn new(rows: Vec<Row>, sequences: Vec<Sequence>) -> Result<Step, Error> {
         let invalid = |why: String| Err(Error::Step(why));
@@ -228,14 +228,15 @@ impl Step {
                 let covered = table.positions();
                 if positions.start < covered.start || positions.end > covered.end {
                     return invalid(format!(
-                        "sequence {i}: the pages of group {group} cover positions {covered:?}, but the rows need {positions:?}"
+                        "sequence {i}: the blocks of group {group} cover positions {covered:?}, but the rows need {positions:?}"
                     ));
                 }
-                let pages = positions.start / PAGE - table.first..positions.end.div_ceil(PAGE) - table.first;
-                for &page in &table.pages[pages] {
-                    if !written.insert((group, page)) {
+                let blocks =
+                    positions.start / KV_BLOCK - table.first..positions.end.div_ceil(KV_BLOCK) - table.first;
+                for &block in &table.blocks[blocks] {
+                    if !written.insert((group, block)) {
                         return invalid(format!(
-                            "sequence {i}: page {page} of group {group} is written twice"
+                            "sequence {i}: block {block} of group {group} is written twice"
                         ));
                     }
                 }

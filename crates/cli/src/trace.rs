@@ -4,7 +4,7 @@ use std::io::Write;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use backend::{KvLayout, PAGE, Taps};
+use backend::{KV_BLOCK, KvLayout, Taps};
 use models::Model;
 use runner::{FileWeights, Workload};
 use serde::Serialize;
@@ -94,7 +94,7 @@ pub(crate) fn record(
     to: Option<&Path>,
 ) -> anyhow::Result<Vec<Summary>> {
     let (graph, weights) = (recording.graph, FileWeights(recording.file));
-    let kv_layout = KvLayout::uniform(graph, recording.tokens.len().div_ceil(PAGE), recording.kv);
+    let kv_layout = KvLayout::uniform(graph, recording.tokens.len().div_ceil(KV_BLOCK), recording.kv);
     let (buckets, selected) = (vec![recording.bucket()], recording.selected());
     let workload = Workload { weights: &weights, graph, kv_layout, buckets, taps: Taps::Names(&selected) };
     Placement::new(args, &workload)?.with(|backend, _| Ok(recording.run(backend, to)?))

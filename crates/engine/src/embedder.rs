@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backend::{Backend, Bucket, KvFormat, KvLayout, PAGE, Row, Sequence, Step};
+use backend::{Backend, Bucket, KV_BLOCK, KvFormat, KvLayout, Row, Sequence, Step};
 use models::Pooling;
 use runner::ModelRunner;
 
@@ -61,10 +61,10 @@ impl EmbedderOptions {
     pub fn layout(&self, model: &Model) -> (KvLayout, Bucket) {
         let (trained, n_batch) = (model.config().context_length.max(1), self.n_batch.max(1));
         let n_ctx = self.n_ctx.unwrap_or(DEFAULT_N_CTX).clamp(1, trained);
-        let pages = n_batch.max(n_ctx).div_ceil(PAGE) + MAX_SEQUENCES;
-        let pages = vec![pages; model.graph().groups().len()];
+        let blocks = n_batch.max(n_ctx).div_ceil(KV_BLOCK) + MAX_SEQUENCES;
+        let blocks = vec![blocks; model.graph().groups().len()];
         let slots = if model.graph().state_values() > 0 { 1 } else { 0 };
-        (KvLayout { n_ctx, pages, slots, format: KvFormat::F32 }, bucket(model, n_batch))
+        (KvLayout { n_ctx, blocks, slots, format: KvFormat::F32 }, bucket(model, n_batch))
     }
 }
 
@@ -156,12 +156,12 @@ impl Embedder {
     }
 
     fn step(&mut self, texts: &[Vec<u32>]) -> Result<Vec<Vec<f32>>, Error> {
-        let (mut rows, mut sequences, mut page) = (Vec::new(), Vec::new(), 0);
+        let (mut rows, mut sequences, mut block) = (Vec::new(), Vec::new(), 0);
         let (groups, is_pooled) = (self.model.graph().groups().len(), is_pooled(&self.model));
         for text in texts {
-            let pages = page..page + text.len().div_ceil(PAGE) as u32;
-            page = pages.end;
-            sequences.push(Sequence::uniform(0, text.len(), groups, pages));
+            let blocks = block..block + text.len().div_ceil(KV_BLOCK) as u32;
+            block = blocks.end;
+            sequences.push(Sequence::uniform(0, text.len(), groups, blocks));
             let end = text.len() as u32;
             rows.extend(Row::logits(text.iter().copied(), if is_pooled { end - 1..end } else { 0..end }));
         }

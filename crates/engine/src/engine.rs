@@ -87,7 +87,7 @@ impl Engine {
         runner.prepare(file)?;
         file.check_intact()?;
         let sampling_threads = options.sampling_threads.or_else(|| available_parallelism().ok());
-        let backend::KvLayout { pages, slots, .. } = layout.kv_layout;
+        let backend::KvLayout { blocks, slots, .. } = layout.kv_layout;
         let speculation = options.speculation_for(graph);
         if options.speculation.is_some() && speculation.is_none() {
             tracing::warn!(
@@ -95,7 +95,7 @@ impl Engine {
                  tokens that are not accepted"
             );
         }
-        let groups: Vec<_> = graph.groups().iter().copied().zip(pages).collect();
+        let groups: Vec<_> = graph.groups().iter().copied().zip(blocks).collect();
         Ok(Engine {
             runner,
             speculator: speculation.map(|speculation| Speculator::new(speculation, layout.limits.n_batch)),
@@ -250,7 +250,7 @@ impl Engine {
 
     /// Runs one step: one token for each decoding request, or several if they were drafted, and chunks of prompts.
     ///
-    /// When the backend fails, the requests in the step end with [`Event::Failed`], and their pages are
+    /// When the backend fails, the requests in the step end with [`Event::Failed`], and their blocks are
     /// released. Other requests continue. Fails if the model file was modified or truncated, so that no result can
     /// be trusted. All requests have ended then, without further events.
     pub fn step(&mut self) -> Result<Vec<Event>, Error> {

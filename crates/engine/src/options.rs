@@ -3,7 +3,7 @@
 use std::num::NonZero;
 use std::time::Duration;
 
-use backend::{Bucket, KvFormat, KvLayout, PAGE};
+use backend::{Bucket, KV_BLOCK, KvFormat, KvLayout};
 use graph::Graph;
 
 use crate::Error;
@@ -22,8 +22,8 @@ const MAX_SEQUENCES: usize = 1024;
 /// Maximum number of rows per step: more only cost memory.
 const MAX_N_BATCH: usize = 65535;
 
-/// Maximum number of pages: positions are 32-bit.
-const MAX_PAGES: usize = u32::MAX as usize / PAGE;
+/// Maximum number of blocks: positions are 32-bit.
+const MAX_BLOCKS: usize = u32::MAX as usize / KV_BLOCK;
 
 /// Memory for logits in a step that returns those of many rows, in bytes.
 const LOGITS_BYTES: usize = 64 << 20;
@@ -46,10 +46,10 @@ pub struct Options {
     pub n_batch: usize,
     /// Format of keys and values.
     pub kv_format: KvFormat,
-    /// Pages of the KV cache, [`PAGE`] positions each, in stores without a window. `None` reserves enough for all
+    /// Blocks of the KV cache, [`KV_BLOCK`] positions each, in stores without a window. `None` reserves enough for all
     /// sequences at full length; with fewer, requests may have to wait or be recomputed. Stores with a window get
     /// what the windows of all sequences need, but no more than this.
-    pub pages: Option<usize>,
+    pub blocks: Option<usize>,
     /// Target time of a step while a request decodes: it bounds the step's prefill rows. `None` does not bound them:
     /// prefill is faster, and running answers pause meanwhile.
     pub step_target: Option<Duration>,
@@ -80,7 +80,7 @@ impl Default for Options {
             sequences: 1,
             n_batch: DEFAULT_N_BATCH,
             kv_format: KvFormat::default(),
-            pages: None,
+            blocks: None,
             step_target: None,
             sampling_threads: None,
             speculation: None,
@@ -94,7 +94,7 @@ impl Default for Options {
 pub struct Layout {
     /// Limits of requests.
     pub limits: Limits,
-    /// Pages per group of stores.
+    /// Blocks per group of stores.
     pub kv_layout: KvLayout,
     /// Programs that are always compiled: for decode, for drafts if it needs another one, and for prefill.
     pub buckets: Vec<Bucket>,
@@ -129,9 +129,9 @@ impl Options {
     /// The options of a draft model for `target`, an engine with these options: as many requests of the same length. Fails if
     /// an option is invalid.
     pub fn for_draft(&self, target: &Model) -> Result<Options, Error> {
-        let Limits { n_ctx, sequences, n_batch, pages, .. } = self.layout(target)?.limits;
+        let Limits { n_ctx, sequences, n_batch, blocks, .. } = self.layout(target)?.limits;
         let n_ctx = Some(n_ctx);
-        Ok(Options { n_ctx, sequences, n_batch, pages: Some(pages), speculation: None, ..*self })
+        Ok(Options { n_ctx, sequences, n_batch, blocks: Some(blocks), speculation: None, ..*self })
     }
 
     /// How to speculate with a model of this graph, if it can. The state of recurrent layers is known after the last row of
@@ -158,34 +158,34 @@ impl Options {
             return refuse("n_batch", 0, "at least 1");
         }
         let n_batch = self.n_batch.min(n_ctx.saturating_mul(sequences)).min(MAX_N_BATCH);
-        let pages = match self.pages {
-            None => n_ctx.div_ceil(PAGE).saturating_mul(sequences),
-            Some(0) => return refuse("pages", 0, "at least 1"),
-            Some(pages) => pages,
+        let blocks = match self.blocks {
+            None => n_ctx.div_ceil(KV_BLOCK).saturating_mul(sequences),
+            Some(0) => return refuse("blocks", 0, "at least 1"),
+            Some(blocks) => blocks,
         };
-        if pages > MAX_PAGES {
-            return match self.pages {
+        if blocks > MAX_BLOCKS {
+            return match self.blocks {
                 None => refuse("n_ctx", n_ctx, "less: n_ctx times sequences must stay below 2^32"),
-                Some(_) => refuse("pages", pages, "less than 2^27, as positions must stay below 2^32"),
+                Some(_) => refuse("blocks", blocks, "less than 2^27, as positions must stay below 2^32"),
             };
         }
         let n_batch = n_batch.max(sequences);
-        Ok(Limits { n_ctx, sequences, n_batch, pages, logit_rows: all_logits_rows(n_vocab, n_batch) })
+        Ok(Limits { n_ctx, sequences, n_batch, blocks, logit_rows: all_logits_rows(n_vocab, n_batch) })
     }
 }
 
-/// Pages per group: as the limits say, but for a window no more than it needs.
+/// Blocks per group: as the limits say, but for a window no more than it needs.
 fn kv_layout(graph: &Graph, limits: Limits, format: KvFormat) -> KvLayout {
-    let Limits { n_ctx, sequences, n_batch, pages, .. } = limits;
+    let Limits { n_ctx, sequences, n_batch, blocks, .. } = limits;
     let needed = KvLayout::new(graph, n_ctx, sequences, n_batch, format);
-    let group_pages = |(group, needed): (&graph::Group, usize)| match group.mask.span() {
-        None => pages,
-        Some(_) => needed.min(pages),
+    let group_blocks = |(group, needed): (&graph::Group, usize)| match group.mask.span() {
+        None => blocks,
+        Some(_) => needed.min(blocks),
     };
     let slots = needed.slots;
     KvLayout {
         n_ctx,
-        pages: graph.groups().iter().zip(needed.pages).map(group_pages).collect(),
+        blocks: graph.groups().iter().zip(needed.blocks).map(group_blocks).collect(),
         slots,
         format,
     }

@@ -1,4 +1,4 @@
-//! Pages of a group of stores, or slots for states: in use, cached for a later request, or free.
+//! Blocks of a group of stores, or slots for states: in use, cached for a later request, or free.
 
 use std::collections::{BTreeMap, HashMap};
 

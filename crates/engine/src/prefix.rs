@@ -2,7 +2,7 @@
 
 use std::hash::Hasher;
 
-use backend::PAGE;
+use backend::KV_BLOCK;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
 /// The key of a prefix: a keyed hash of a salt and of all tokens of the prefix. Only the holder of the hash key can make two
@@ -10,13 +10,13 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Prefix(u128);
 
-/// Keys of the prefixes of one request, chained by page: the key after a page follows from the key before it and from the
-/// tokens of the page.
+/// Keys of the prefixes of one request, chained by block: the key after a block follows from the key before it and from the
+/// tokens of the block.
 #[derive(Clone, Debug)]
 pub(crate) struct Prefixes {
     hash_key: [u8; 16],
-    /// Keys after 0, 1, 2, … full pages.
-    after_pages: Vec<Prefix>,
+    /// Keys after 0, 1, 2, … full blocks.
+    keys: Vec<Prefix>,
 }
 
 impl Prefixes {
@@ -26,29 +26,29 @@ impl Prefixes {
         hasher.write(&(salt.len() as u64).to_le_bytes());
         hasher.write(salt);
         adapter.iter().for_each(|adapter| hasher.write(&adapter.to_le_bytes()));
-        Prefixes { hash_key, after_pages: vec![Prefix(hasher.finish128().as_u128())] }
+        Prefixes { hash_key, keys: vec![Prefix(hasher.finish128().as_u128())] }
     }
 
-    /// Adds the keys of the full pages of `tokens`, which begin with the tokens of earlier calls.
+    /// Adds the keys of the full blocks of `tokens`, which begin with the tokens of earlier calls.
     pub(crate) fn extend(&mut self, tokens: &[u32]) {
-        for page in tokens.chunks_exact(PAGE).skip(self.after_pages.len() - 1) {
-            self.after_pages.push(self.after(self.after_pages[self.after_pages.len() - 1], page));
+        for block in tokens.chunks_exact(KV_BLOCK).skip(self.keys.len() - 1) {
+            self.keys.push(self.after(self.keys[self.keys.len() - 1], block));
         }
     }
 
-    /// The key of the first `pages` pages, which [`Prefixes::extend`] has seen.
-    pub(crate) fn of_pages(&self, pages: usize) -> Prefix {
-        self.after_pages[pages]
+    /// The key of the first `blocks` blocks, which [`Prefixes::extend`] has seen.
+    pub(crate) fn after_blocks(&self, blocks: usize) -> Prefix {
+        self.keys[blocks]
     }
 
-    /// The key of the first `position` tokens; full pages among them are those that [`Prefixes::extend`] has seen.
+    /// The key of the first `position` tokens; full blocks among them are those that [`Prefixes::extend`] has seen.
     pub(crate) fn at(&self, tokens: &[u32], position: usize) -> Prefix {
-        let pages = position / PAGE;
-        let before = self.of_pages(pages);
-        if position.is_multiple_of(PAGE) {
+        let blocks = position / KV_BLOCK;
+        let before = self.after_blocks(blocks);
+        if position.is_multiple_of(KV_BLOCK) {
             before
         } else {
-            self.after(before, &tokens[pages * PAGE..position])
+            self.after(before, &tokens[blocks * KV_BLOCK..position])
         }
     }
 
@@ -70,8 +70,8 @@ mod tests {
         prefixes
     }
 
-    /// Computed by another implementation of SipHash-2-4 of 128 bits: of the salt's length, the salt and the adapter; then, page by
-    /// page, of the key before and the tokens.
+    /// Computed by another implementation of SipHash-2-4 of 128 bits: of the salt's length, the salt and the adapter; then, block by
+    /// block, of the key before and the tokens.
     #[test]
     fn keys_are_the_same_in_every_process() {
         let tokens: Vec<u32> = (0..33).collect();

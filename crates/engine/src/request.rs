@@ -176,11 +176,11 @@ pub struct Load {
     pub running: usize,
     /// Requests that wait.
     pub waiting: usize,
-    /// Pages that running requests have, in the group of stores of which they have the largest share.
-    pub pages_used: usize,
-    /// All pages of that group.
-    pub pages: usize,
-    /// How often a running request has lost its pages.
+    /// Blocks that running requests have, in the group of stores of which they have the largest share.
+    pub blocks_used: usize,
+    /// All blocks of that group.
+    pub blocks: usize,
+    /// How often a running request has lost its blocks.
     pub preemptions: u64,
     /// Drafted tokens of all requests so far.
     pub drafts: DraftCounts,

@@ -9,18 +9,18 @@
 //! - The prompt with the fewest remaining tokens comes first, but each is passed by at most as many rows as it has left.
 //! - A step has at most `sequences` output rows. If a request asks for the logits of many rows, it has at most
 //!   `logit_rows` rows instead, all of which may be output rows.
-//! - A request is admitted when fewer than `sequences` are running and pages are available for all its tokens, or in
-//!   groups with a window for its next rows. While one waits for pages, a limited number of later ones may pass it. The
+//! - A request is admitted when fewer than `sequences` are running and blocks are available for all its tokens, or in
+//!   groups with a window for its next rows. While one waits for blocks, a limited number of later ones may pass it. The
 //!   [queue](crate::queue) has the order.
 //! - A request starts with the longest prefix of its prompt that is cached. If a running request is about to fill the next
-//!   page of that prefix, it waits for that, and blocks no others.
-//! - Running requests release pages that drop out of their windows.
+//!   block of that prefix, it waits for that, and blocks no others.
+//! - Running requests release blocks that drop out of their windows.
 //! - While a step is computed in which all requests decode, [`Scheduler::follow`] plans the next one, with 0 for the tokens that are
 //!   not known yet.
-//! - Drafted tokens are added to a plan ([`Scheduler::draft`]), as far as pages are available. Each becomes a token of the
+//! - Drafted tokens are added to a plan ([`Scheduler::draft`]), as far as blocks are available. Each becomes a token of the
 //!   request, and its row part of the cache, when the next events repeat it; the rows of the others are written again.
-//! - When a group has too few pages for a running request, cached pages without a user are dropped, least recently used
-//!   first, then the latest running request is preempted: its pages are released, and what is no longer cached is
+//! - When a group has too few blocks for a running request, cached blocks without a user are dropped, least recently used
+//!   first, then the latest running request is preempted: its blocks are released, and what is no longer cached is
 //!   recomputed later. The oldest running request thus makes progress in every step, and every request ends.
 
 mod ahead;
@@ -29,7 +29,7 @@ mod sequence;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 
-use backend::PAGE;
+use backend::KV_BLOCK;
 use graph::Group;
 
 use crate::blocks::{BlockManager, Cache, Demand};
@@ -51,8 +51,8 @@ pub struct Limits {
     pub sequences: usize,
     /// Rows per step; at least `sequences`.
     pub n_batch: usize,
-    /// Pages of the KV cache in each group of stores without a window; groups with one have no more.
-    pub pages: usize,
+    /// Blocks of the KV cache in each group of stores without a window; groups with one have no more.
+    pub blocks: usize,
     /// Rows of a step with more output rows than `sequences`; at least 1.
     pub logit_rows: usize,
 }
@@ -86,7 +86,7 @@ pub(crate) struct Plan {
     /// Decode rows first, then prompts. Empty if there is nothing to do.
     pub(crate) chunks: Vec<Chunk>,
     pub(crate) admitted: Vec<Admitted>,
-    /// Requests that lost their pages and wait again.
+    /// Requests that lost their blocks and wait again.
     pub(crate) preempted: Vec<RequestId>,
     /// Most prefill rows while a request decodes.
     pub(crate) prompt_rows: usize,
@@ -124,7 +124,7 @@ pub enum Refusal {
     TooLong { tokens: usize, n_ctx: usize },
 }
 
-/// Requests that may start while one waits for pages.
+/// Requests that may start while one waits for blocks.
 const MAX_PASSED_BY: usize = 16;
 
 /// Remaining capacity of the step being planned.
@@ -183,10 +183,10 @@ pub(crate) struct Scheduler {
 }
 
 impl Scheduler {
-    /// A scheduler over these groups of stores, with the pages of each, and this number of slots. Conflicting limits are adjusted: `n_ctx` to
-    /// at most the positions of all pages, `n_batch` to at least `sequences`.
+    /// A scheduler over these groups of stores, with the blocks of each, and this number of slots. Conflicting limits are adjusted: `n_ctx` to
+    /// at most the positions of all blocks, `n_batch` to at least `sequences`.
     ///
-    /// A group without a window has `limits.pages`; one with a window has enough for a sequence of `n_ctx`. `hash_key` is
+    /// A group without a window has `limits.blocks`; one with a window has enough for a sequence of `n_ctx`. `hash_key` is
     /// secret where users can choose tokens and must not see each other's.
     pub(crate) fn new(
         limits: Limits,
@@ -196,7 +196,7 @@ impl Scheduler {
     ) -> Scheduler {
         let sequences = limits.sequences.max(1);
         let n_batch = limits.n_batch.max(sequences);
-        let n_ctx = limits.n_ctx.min(limits.pages.saturating_mul(PAGE));
+        let n_ctx = limits.n_ctx.min(limits.blocks.saturating_mul(KV_BLOCK));
         let logit_rows = limits.logit_rows.clamp(1, n_batch);
         Scheduler {
             limits: Limits { n_ctx, sequences, n_batch, logit_rows, ..limits },
@@ -235,12 +235,12 @@ impl Scheduler {
     }
 
     pub(crate) fn load(&self) -> Load {
-        let (pages_used, pages) = self.blocks.pages_used();
+        let (blocks_used, blocks) = self.blocks.blocks_used();
         Load {
             running: self.running.len(),
             waiting: self.waiting.len(),
-            pages_used,
-            pages,
+            blocks_used,
+            blocks,
             ..Load::default()
         }
     }
@@ -399,7 +399,7 @@ impl Scheduler {
         prompts.into_iter().for_each(|request| budget.give(request));
     }
 
-    /// Gives running requests the pages that their rows need, the oldest first. Preempts the latest if there are too few.
+    /// Gives running requests the blocks that their rows need, the oldest first. Preempts the latest if there are too few.
     /// Returns whether none was preempted.
     fn grow_running(&mut self, plan: &mut Plan) -> bool {
         let before = self.running.len();
@@ -440,14 +440,15 @@ impl Scheduler {
         let running = self.running.values();
         let mut filling: HashSet<Prefix> = running.flat_map(|request| request.filling(has_states)).collect();
         let mut tried: HashSet<RequestId> = HashSet::new();
-        let mut without_pages: Vec<RequestId> = Vec::new();
+        let mut without_blocks: Vec<RequestId> = Vec::new();
         while self.running.len() < self.limits.sequences {
             let Some(id) = self.queue.next(|id| !tried.contains(&id)) else { break };
             let Some(request) = self.waiting.get_mut(&id) else { break };
             tried.insert(id);
             let max = request.reusable();
             let cached = self.blocks.find(&request.prefixes, &request.tokens, max);
-            let mut next = (cached / PAGE + 1..=max / PAGE).map(|pages| request.prefixes.of_pages(pages));
+            let mut next =
+                (cached / KV_BLOCK + 1..=max / KV_BLOCK).map(|blocks| request.prefixes.after_blocks(blocks));
             if next.any(|prefix| filling.contains(&prefix)) {
                 continue;
             }
@@ -460,7 +461,7 @@ impl Scheduler {
                 if request.admission.was_preempted || request.passed_by >= MAX_PASSED_BY {
                     break;
                 }
-                without_pages.push(id);
+                without_blocks.push(id);
                 continue;
             }
             self.blocks.adopt(&request.cache);
@@ -471,7 +472,7 @@ impl Scheduler {
                 filling.extend(request.filling(has_states));
                 self.running.insert(id, request);
             }
-            for id in &without_pages {
+            for id in &without_blocks {
                 self.waiting.get_mut(id).into_iter().for_each(|request| request.passed_by += 1);
             }
         }

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use backend::{PAGE, Slots};
+use backend::{KV_BLOCK, Slots};
 
 use crate::pool::Pool;
 use crate::prefix::Prefix;
@@ -17,7 +17,7 @@ const MARGIN: usize = 8;
 
 /// The position of the checkpoint of a prompt of `tokens` tokens; 0 for none.
 pub(crate) fn checkpoint_position(tokens: usize) -> usize {
-    tokens.saturating_sub(MARGIN) / PAGE * PAGE
+    tokens.saturating_sub(MARGIN) / KV_BLOCK * KV_BLOCK
 }
 
 /// The states of one running request.
@@ -46,7 +46,7 @@ impl States {
         let is_inside = rows.start < checkpoint && checkpoint < rows.end;
         let inside = is_inside.then(|| (checkpoint, take()));
         let (read, write) = (self.current, take());
-        let end = Some(rows.end).filter(|&end| end <= checkpoint && end % PAGE == 0);
+        let end = Some(rows.end).filter(|&end| end <= checkpoint && end % KV_BLOCK == 0);
         self.current = Some(write);
         self.last = Some(LastStep { read, inside, end });
         let checkpoint = inside.map(|(position, slot)| (position - rows.start, slot));

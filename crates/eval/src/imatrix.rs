@@ -8,7 +8,7 @@ mod mixture;
 use std::collections::{BTreeMap, HashSet};
 use std::num::NonZero;
 
-use backend::{Backend, Bucket, KvFormat, KvLayout, Output, PAGE, Row, Sequence, Step};
+use backend::{Backend, Bucket, KV_BLOCK, KvFormat, KvLayout, Output, Row, Sequence, Step};
 use convert::imatrix::{Calibration, InputSums};
 use gguf::Gguf;
 use graph::{Graph, Op, Value, ValueId, Weight};
@@ -85,7 +85,7 @@ impl<'a> Inputs<'a> {
     /// The KV cache of one window.
     pub fn kv_layout(&self) -> KvLayout {
         let n_ctx = self.windows.n_ctx();
-        KvLayout { n_ctx, ..KvLayout::uniform(self.graph, n_ctx.div_ceil(PAGE), self.kv) }
+        KvLayout { n_ctx, ..KvLayout::uniform(self.graph, n_ctx.div_ceil(KV_BLOCK), self.kv) }
     }
 
     /// Computes the text on `backend`, which holds no model yet. Calls `progress` with the number of tokens computed. The
@@ -104,7 +104,7 @@ impl<'a> Inputs<'a> {
         runner.prepare(self.file).map_err(compute)?;
 
         let (dense, mut mixtures) = (self.dense(), self.mixtures());
-        let pages = self.windows.n_ctx().div_ceil(PAGE) as u32;
+        let blocks = self.windows.n_ctx().div_ceil(KV_BLOCK) as u32;
         let mut squares: BTreeMap<ValueId, Squares> = BTreeMap::new();
         for (number, window) in self.windows.tokens().chunks_exact(self.windows.n_ctx()).enumerate() {
             let mut tokens = window.to_vec();
@@ -113,7 +113,7 @@ impl<'a> Inputs<'a> {
             }
             let mut n_past = 0;
             for tokens in tokens.chunks(bucket.rows) {
-                let sequence = Sequence::uniform(n_past, tokens.len(), self.graph.groups().len(), 0..pages);
+                let sequence = Sequence::uniform(n_past, tokens.len(), self.graph.groups().len(), 0..blocks);
                 let rows = Row::all(tokens.iter().copied(), &Output::Logits);
                 let step = Step::new(rows, vec![sequence]).map_err(compute)?;
                 runner.run(&step).map_err(compute)?;

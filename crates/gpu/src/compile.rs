@@ -421,7 +421,7 @@ impl<'a, L> Compiler<'a, L> {
         self.bound.model().stores()[store.index()]
     }
 
-    /// Offsets of positions, block tables and pages in the step inputs.
+    /// Offsets of positions, block tables and blocks in the step inputs.
     pub fn table_offsets(&self, store: StoreId) -> [u32; 3] {
         self.inputs.table_offsets(self.bound.graph().store_group(store))
     }

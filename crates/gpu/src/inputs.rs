@@ -1,8 +1,8 @@
 //! Step inputs: everything that changes from step to step, in one buffer of words. In order: header, tokens,
 //! positions, block table offsets, visible positions, output rows, rows of their sequences, attention tiles, sequences,
-//! cos/sin tables, factors of positions, pages, draws.
+//! cos/sin tables, factors of positions, blocks, draws.
 
-use backend::{BoundProgram, Draw, Error, Input, Output, PAGE, Slots, Step, StoreLayout, Transfer};
+use backend::{BoundProgram, Draw, Error, Input, KV_BLOCK, Output, Slots, Step, StoreLayout, Transfer};
 use graph::{Group, Op, Rope};
 
 use crate::draws;
@@ -19,7 +19,7 @@ const DRAWS: usize = 2;
 /// Words per sequence with a state.
 const SEQUENCE: usize = 8;
 
-/// Sequences per step that the page area is sized for.
+/// Sequences per step that the block area is sized for.
 const MAX_SEQUENCES: usize = 256;
 
 /// Steps of more rows do not split attention.
@@ -146,8 +146,8 @@ pub struct Inputs {
     pub sequences: usize,
     is_recurrent: bool,
     /// The block tables of all sequences and groups.
-    pub pages: usize,
-    /// Words for draws, after the pages of a step.
+    pub blocks: usize,
+    /// Words for draws, after the blocks of a step.
     room_for_draws: usize,
 }
 
@@ -196,10 +196,10 @@ impl Inputs {
             position_factors.push((value.op, end));
             end += bucket.rows;
         }
-        let pages =
-            bound.model().kv_layout().pages.iter().fold(0, |all: usize, pages| all.saturating_add(*pages));
-        let pages = bucket.rows.min(MAX_SEQUENCES) * pages.max(1);
-        let words = vec![0; end + pages];
+        let blocks =
+            bound.model().kv_layout().blocks.iter().fold(0, |all: usize, blocks| all.saturating_add(*blocks));
+        let blocks = bucket.rows.min(MAX_SEQUENCES) * blocks.max(1);
+        let words = vec![0; end + blocks];
         Inputs {
             words,
             rope_tables,
@@ -216,7 +216,7 @@ impl Inputs {
             tiles,
             sequences,
             is_recurrent,
-            pages: end,
+            blocks: end,
             room_for_draws: 0,
         }
     }
@@ -241,9 +241,9 @@ impl Inputs {
         DRAWS as u32
     }
 
-    /// Offsets of positions, of a group's block table offsets, and of pages.
+    /// Offsets of positions, of a group's block table offsets, and of blocks.
     pub fn table_offsets(&self, group: usize) -> [u32; 3] {
-        [self.positions, self.tables + group * self.rows, self.pages].map(|at| at as u32)
+        [self.positions, self.tables + group * self.rows, self.blocks].map(|at| at as u32)
     }
 
     /// Offset of the factors of an operation that scales rows by their positions.
@@ -263,7 +263,7 @@ impl Inputs {
     }
 
     /// Writes the inputs of `step` and sets the splits of `shape` and what its draws need; the rest is set already. Returns the
-    /// number of words to upload, or an error if block tables have more pages than the bucket has room for.
+    /// number of words to upload, or an error if block tables have more blocks than the bucket has room for.
     pub fn fill(&mut self, step: &Step, shape: &mut StepShape) -> Result<usize, Error> {
         let rows = step.rows().len();
         let n_max = step.sequences().iter().map(|sequence| sequence.positions().end).max().unwrap_or(0);
@@ -271,9 +271,9 @@ impl Inputs {
         shape.in_clusters.clear();
         let groups = self.groups.iter().zip(&self.splits);
         for ((group, splits), words) in groups.zip(self.words[HEAD..].as_chunks_mut::<2>().0) {
-            // Counted from the start of the page of the first visible position.
+            // Counted from the start of the block of the first visible position.
             let window = group.mask.span().unwrap_or(n_max);
-            let visible = n_max.min(window.saturating_add(PAGE - 1)).max(1);
+            let visible = n_max.min(window.saturating_add(KV_BLOCK - 1)).max(1);
             let Division { splits, part, in_cluster } = splits.divide(visible, rows, shape.is_decode);
             *words = [splits as u32, part as u32];
             shape.splits.push(splits);
@@ -296,7 +296,7 @@ impl Inputs {
             let rows = step.rows_beside(row);
             *words = [rows.start as u32, rows.len() as u32];
         }
-        let (mut row, mut page) = (0, 0);
+        let (mut row, mut block) = (0, 0);
         let mut sequences = self.sequences;
         for sequence in step.sequences() {
             if self.is_recurrent {
@@ -319,16 +319,18 @@ impl Inputs {
                 }
             }
             for (group, table) in sequence.tables.iter().enumerate() {
-                let free = self.words.len() - self.room_for_draws - self.pages - page;
-                if table.pages.len() > free {
-                    let pages = table.pages.len();
-                    return Err(Error::Step(format!("a block table of {pages} pages, room for {free} more")));
+                let free = self.words.len() - self.room_for_draws - self.blocks - block;
+                if table.blocks.len() > free {
+                    let blocks = table.blocks.len();
+                    return Err(Error::Step(format!(
+                        "a block table of {blocks} blocks, room for {free} more"
+                    )));
                 }
-                self.words[self.pages + page..][..table.pages.len()].copy_from_slice(&table.pages);
-                // Offset of the page of position 0, which may be negative: kernels add with wrap-around.
-                let first = (page as u32).wrapping_sub(table.first as u32);
+                self.words[self.blocks + block..][..table.blocks.len()].copy_from_slice(&table.blocks);
+                // Offset of the block of position 0, which may be negative: kernels add with wrap-around.
+                let first = (block as u32).wrapping_sub(table.first as u32);
                 self.words[self.tables + group * self.rows + row..][..sequence.len].fill(first);
-                page += table.pages.len();
+                block += table.blocks.len();
             }
             row += sequence.len;
         }
@@ -360,7 +362,7 @@ impl Inputs {
                 *word = ((1.0 + f64::from(beta) * intervals.floor().ln_1p()) as f32).to_bits();
             }
         }
-        let end = self.pages + page;
+        let end = self.blocks + block;
         shape.draws = Draws::default();
         if shape.transfer != Transfer::Drawn {
             return Ok(end);
@@ -387,9 +389,9 @@ fn splits(positions: usize) -> usize {
 
 /// Size in bytes of the partial results of split attention: `v_dim + 2` f32 values per row, head and split.
 pub fn partials_bytes(layout: &StoreLayout, rows: usize, heads: usize) -> u64 {
-    let capacity = layout.pages.saturating_mul(PAGE);
-    // The visible positions can start in the middle of a page.
-    let window = |span: usize| (capacity + PAGE).min(span.saturating_add(PAGE - 1));
+    let capacity = layout.blocks.saturating_mul(KV_BLOCK);
+    // The visible positions can start in the middle of a block.
+    let window = |span: usize| (capacity + KV_BLOCK).min(span.saturating_add(KV_BLOCK - 1));
     let visible = layout.store.mask.span().map_or(capacity, window);
     (rows.min(MAX_SPLIT_ROWS) * heads * splits(visible) * (layout.store.v_dim + 2) * size_of::<f32>()) as u64
 }

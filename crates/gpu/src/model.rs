@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use backend::{
-    BoundModel, ConvertedWeights, Error, Memory, MemoryKind, PAGE, Remedy, StoreLayout, Timing, Weight,
+    BoundModel, ConvertedWeights, Error, KV_BLOCK, Memory, MemoryKind, Remedy, StoreLayout, Timing, Weight,
 };
 use graph::{Role, WeightId};
 use quant::Format;
@@ -79,7 +79,7 @@ impl<M: MatrixLayout> ModelPlan<M> {
         let matrices = matrices.collect::<Result<_, Error>>()?;
         let store = |layout: &StoreLayout| {
             let size = |row: usize| {
-                let counts = [layout.pages, PAGE, layout.store.heads];
+                let counts = [layout.blocks, KV_BLOCK, layout.store.heads];
                 counts.iter().fold(row as u64, |all, &count| all.saturating_mul(count as u64))
             };
             let [k, v] = [layout.store.k_dim, layout.store.v_dim].map(|dim| dim.next_multiple_of(padding));

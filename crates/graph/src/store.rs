@@ -48,7 +48,7 @@ impl Mask {
         }
     }
 
-    /// The most positions that a row sees, if later steps need only these: pages before them are freed.
+    /// The most positions that a row sees, if later steps need only these: blocks before them are freed.
     pub fn span(self) -> Option<usize> {
         match self {
             Mask::Window(n) | Mask::Chunk(n) => Some(n),
@@ -97,11 +97,11 @@ pub struct Store {
     pub k_dim: usize,
     /// Columns of a value.
     pub v_dim: usize,
-    /// The visible positions. Pages that no later row sees are freed.
+    /// The visible positions. Blocks that no later row sees are freed.
     pub mask: Mask,
 }
 
-/// Stores with the same mask. They share a block table; a page holds the same positions in each of them.
+/// Stores with the same mask. They share a block table; a block holds the same positions in each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Group {
     /// The mask of its stores.

@@ -82,7 +82,7 @@ impl ModelRunner {
         self.loaded.timings()
     }
 
-    /// Does slow work ahead of the first step, such as packing weights, and releases the mapped pages of tensors that
+    /// Does slow work ahead of the first step, such as packing weights, and releases the mapped blocks of tensors that
     /// were copied.
     pub fn prepare(&mut self, file: &Gguf) -> Result<(), Error> {
         self.loaded.prepare(&mut |name| {

@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 
-use backend::{Backend, Bucket, KvLayout, OpenOptions, PAGE, Taps};
+use backend::{Backend, Bucket, KV_BLOCK, KvLayout, OpenOptions, Taps};
 use engine::models::Pooling;
 use engine::{DEFAULT_N_CTX, DraftModel, Embedder, EmbedderOptions, Engine, KvFormat, Speculation};
 use gguf::Gguf;
@@ -86,7 +86,7 @@ impl Options {
     /// Tokens in the KV cache, which all texts share: by default one context. If it is full, texts wait for others to end, and
     /// the cache of a chat may have to be computed again.
     pub fn kv_tokens(mut self, tokens: usize) -> Options {
-        self.engine.pages = Some(tokens.div_ceil(PAGE));
+        self.engine.blocks = Some(tokens.div_ceil(KV_BLOCK));
         self
     }
 
@@ -174,8 +174,8 @@ impl Options {
     pub fn engine(&self, model: engine::Model) -> Result<Engine> {
         let mut options = self.engine;
         let n_ctx = options.n_ctx.unwrap_or(DEFAULT_N_CTX).min(model.config().context_length.max(1));
-        // Every text may leave its last page partly empty.
-        options.pages = options.pages.or(Some(n_ctx.div_ceil(PAGE) + options.sequences - 1));
+        // Every text may leave its last block partly empty.
+        options.blocks = options.blocks.or(Some(n_ctx.div_ceil(KV_BLOCK) + options.sequences - 1));
         // It is loaded first, so that the model has the rest of the memory.
         let draft = self.draft_model.as_deref().map(|path| self.draft(path, &model, options)).transpose()?;
         let engine::Layout { kv_layout, buckets, .. } = options.layout(&model)?;

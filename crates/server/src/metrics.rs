@@ -54,7 +54,7 @@ impl Sums {
 impl Figures {
     /// The share of the KV cache that requests use, from 0 to 1.
     pub(crate) fn kv_usage(&self) -> f64 {
-        self.load.pages_used as f64 / self.load.pages.max(1) as f64
+        self.load.blocks_used as f64 / self.load.blocks.max(1) as f64
     }
 }
 
@@ -118,7 +118,7 @@ const VLLM: [Figure; 9] = [
     }),
     ("generation_tokens", "counter", "Generated tokens.", |f| f.ended.generated_tokens as f64),
     ("request_success", "counter", "Requests that have ended by themselves.", |f| f.requests as f64),
-    ("num_preemptions", "counter", "Requests that lost their pages.", |f| f.load.preemptions as f64),
+    ("num_preemptions", "counter", "Requests that lost their KV blocks.", |f| f.load.preemptions as f64),
 ];
 
 /// Figures of speculation, whose names vLLM and llama-server share.
@@ -160,7 +160,7 @@ pub(crate) fn text<'a>(models: impl Iterator<Item = (&'a str, &'a Stats)>, block
             text,
             "vllm:cache_config_info{{{label},block_size=\"{block_size}\",num_gpu_blocks=\"{}\",\
              enable_prefix_caching=\"True\"}} 1",
-            figures.load.pages
+            figures.load.blocks
         );
     }
     let sum = |read: fn(&Figures) -> f64| models.iter().map(|(_, figures)| read(figures)).sum::<f64>();

@@ -262,7 +262,7 @@ async fn ready(State(app): State<Arc<App>>) -> Response {
 const STARTED: HeaderName = HeaderName::from_static("process-start-time-unix");
 
 async fn metrics(State(app): State<Arc<App>>) -> Response {
-    let text = metrics::text(app.models.stats(), backend::PAGE);
+    let text = metrics::text(app.models.stats(), backend::KV_BLOCK);
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     let headers = [(header::CONTENT_TYPE, kind), (STARTED, HeaderValue::from(app.started))];
     (headers, text).into_response()

@@ -52,7 +52,7 @@ const LIMIT: f64 = 1e-5;
 /// A margin between the top two logits that no rounding error closes.
 const CLEAR: f32 = 0.05;
 
-/// Several pages, and more rows than an attention tile.
+/// Several blocks, and more rows than an attention tile.
 const POSITIONS: usize = 100;
 
 fn float_cases() -> impl Iterator<Item = Case> {
@@ -83,9 +83,9 @@ fn model(case: &Case) -> (Gguf, Graph) {
     (file, graph)
 }
 
-/// Loads `graph` with a cache of `pages` pages and a bucket of `rows` rows.
-fn load(file: &Gguf, graph: &Graph, backend: Box<dyn Backend>, pages: usize, rows: usize) -> ModelRunner {
-    let kv_layout = KvLayout::uniform(graph, pages, KvFormat::F16);
+/// Loads `graph` with a cache of `blocks` blocks and a bucket of `rows` rows.
+fn load(file: &Gguf, graph: &Graph, backend: Box<dyn Backend>, blocks: usize, rows: usize) -> ModelRunner {
+    let kv_layout = KvLayout::uniform(graph, blocks, KvFormat::F16);
     let buckets = [Bucket { rows, outputs: rows }];
     ModelRunner::new(file, graph, backend, &kv_layout, &buckets).expect("a good graph")
 }
@@ -121,20 +121,20 @@ pub fn a_model_split_over_two_backends_equals_the_whole(make: Make<'_>, referenc
     }
 }
 
-/// Pages of a sequence of up to 64 positions.
-fn pages(sequence: usize) -> Vec<u32> {
-    (0..2).map(|page| (8 * page + sequence) as u32).collect()
+/// Blocks of a sequence of up to 64 positions.
+fn blocks(sequence: usize) -> Vec<u32> {
+    (0..2).map(|block| (8 * block + sequence) as u32).collect()
 }
 
 /// A step of `rows` positions per sequence; all rows are output rows.
 fn step(sequences: &[(usize, &[u32])], n_past: usize, rows: usize) -> Step {
-    let slices = sequences.iter().map(|&(i, _)| Sequence::uniform(n_past, rows, 1, pages(i))).collect();
+    let slices = sequences.iter().map(|&(i, _)| Sequence::uniform(n_past, rows, 1, blocks(i))).collect();
     let tokens: Vec<u32> =
         sequences.iter().flat_map(|(_, tokens)| tokens[n_past..n_past + rows].to_vec()).collect();
     Step::new(Row::all(tokens, &Output::Logits), slices).expect("a good step")
 }
 
-/// Eight sequences, up to eight rows each per step, across page boundaries: the same logits as one by one.
+/// Eight sequences, up to eight rows each per step, across block boundaries: the same logits as one by one.
 pub fn batched_sequences_equal_single_ones(make: Make<'_>, reference: Make<'_>) {
     let steps = [(0, 8), (8, 8), (16, 8), (24, 7), (31, 1), (32, 1), (33, 6), (39, 8)];
     for case in float_cases().filter(|case| ["F32", "F32-qwen2"].contains(&case.name.as_str())) {
@@ -325,7 +325,7 @@ pub fn biases_and_the_demo_model(make: Make<'_>, reference: Make<'_>) {
     as_close_as_llama_cpp(make, reference, |name| name.contains('-') && !ALWAYS.contains(&name));
 }
 
-/// F32 models of every family beside exact logits: 300 tokens in one step, and in steps of 37, which end inside pages and
+/// F32 models of every family beside exact logits: 300 tokens in one step, and in steps of 37, which end inside blocks and
 /// windows.
 pub fn families_are_exact_over_300_tokens(make: Make<'_>, limit: f64) {
     for rows in [300, 37] {

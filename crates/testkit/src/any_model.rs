@@ -1,6 +1,6 @@
 //! Any bytes as a model file, which must give an error or logits.
 
-use backend::{Backend, Bucket, KvFormat, KvLayout, Output, PAGE, Row, Sequence, Step};
+use backend::{Backend, Bucket, KV_BLOCK, KvFormat, KvLayout, Output, Row, Sequence, Step};
 use gguf::{Array, Gguf, Metadata, Tensor, Value};
 use models::Model;
 use quant::Format;
@@ -17,7 +17,7 @@ const ROWS: usize = 3;
 pub fn two_steps(bytes: Vec<u8>, backend: Box<dyn Backend>) -> Result<Vec<f32>, String> {
     let file = Gguf::from_bytes(bytes.into()).map_err(|error| error.to_string())?;
     let Model { graph, .. } = Model::new(&file).map_err(|error| error.to_string())?;
-    let (layout, groups) = (KvLayout::new(&graph, PAGE, 1, ROWS, KvFormat::F16), graph.groups().len());
+    let (layout, groups) = (KvLayout::new(&graph, KV_BLOCK, 1, ROWS, KvFormat::F16), graph.groups().len());
     let buckets = [1, ROWS].map(|rows| Bucket { rows, outputs: rows });
     let runner = ModelRunner::new(&file, &graph, backend, &layout, &buckets);
     let mut runner = runner.map_err(|error| error.to_string())?;

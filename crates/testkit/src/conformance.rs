@@ -140,13 +140,13 @@ macro_rules! conformance {
             linear_with_many_columns
             linear_with_many_outputs
             linear_with_weights_beyond_f16
-            attention_over_several_sequences_and_scattered_pages
+            attention_over_several_sequences_and_scattered_blocks
             attention_of_many_rows
             attention_in_every_cache_type
             attention_with_different_key_and_value_sizes
             attention_with_masks
             attention_of_single_rows_after_many_positions
-            attention_of_single_rows_after_repeated_pages
+            attention_of_single_rows_after_repeated_blocks
             attention_without_causality
             attention_with_capped_scores_and_sinks
         );

@@ -16,7 +16,7 @@ pub const BUCKET: Bucket = Bucket { rows: 16, outputs: 16 };
 /// A loaded model with a program.
 pub type Compiled = (Box<dyn LoadedModel>, Box<dyn Program>);
 
-/// Calls `take` with a small model and a cache of two pages.
+/// Calls `take` with a small model and a cache of two blocks.
 pub fn small<T>(take: impl FnOnce(&Graph, &dyn Weights, &KvLayout) -> T) -> T {
     let file = Gguf::from_bytes(fixtures::small().file().into()).expect("a good file");
     let Model { graph, .. } = Model::new(&file).expect("a good model");

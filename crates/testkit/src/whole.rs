@@ -1,6 +1,6 @@
 //! Whole models on a backend: logits of every position of a few sequences, and their distances. Panics on errors.
 
-use backend::{Backend, Bucket, KvFormat, KvLayout, Output, PAGE, Row, Sequence, Step};
+use backend::{Backend, Bucket, KV_BLOCK, KvFormat, KvLayout, Output, Row, Sequence, Step};
 use gguf::Gguf;
 use models::Model;
 use runner::ModelRunner;
@@ -27,18 +27,18 @@ impl Whole {
     ) -> Whole {
         let file = Gguf::from_bytes(file.into()).expect("a good file");
         let Model { graph, .. } = Model::new(&file).expect("a good model");
-        let pages = positions.div_ceil(PAGE);
-        let kv_layout = KvLayout { n_ctx: positions, ..KvLayout::uniform(&graph, pages, kv) };
+        let blocks = positions.div_ceil(KV_BLOCK);
+        let kv_layout = KvLayout { n_ctx: positions, ..KvLayout::uniform(&graph, blocks, kv) };
         let runner = ModelRunner::new(&file, &graph, backend, &kv_layout, &[Bucket { rows, outputs: rows }]);
         Whole { runner: runner.expect("a good graph"), n_vocab: graph.value(graph.output()).cols }
     }
 
     /// The logits of every position of `tokens`, with prefill in steps of `chunk`: `[tokens.len(), n_vocab]`.
     pub fn logits(&mut self, tokens: &[u32], chunk: usize) -> Vec<f32> {
-        let (pages, groups) = (tokens.len().div_ceil(PAGE) as u32, self.runner.graph().groups().len());
+        let (blocks, groups) = (tokens.len().div_ceil(KV_BLOCK) as u32, self.runner.graph().groups().len());
         let mut logits = Vec::with_capacity(tokens.len() * self.n_vocab);
         for (i, part) in tokens.chunks(chunk).enumerate() {
-            let sequence = Sequence::uniform(i * chunk, part.len(), groups, 0..pages);
+            let sequence = Sequence::uniform(i * chunk, part.len(), groups, 0..blocks);
             let step = Step::new(Row::all(part.iter().copied(), &Output::Logits), vec![sequence]);
             let outputs = self.runner.run(&step.expect("a good step")).expect("a good step");
             logits.extend_from_slice(outputs.values());

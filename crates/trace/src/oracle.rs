@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use backend::{
-    Backend, Bucket, KvFormat, KvLayout, KvType, PAGE, Row, Sequence, Step, Taps, Weight, Weights,
+    Backend, Bucket, KV_BLOCK, KvFormat, KvLayout, KvType, Row, Sequence, Step, Taps, Weight, Weights,
 };
 use gguf::Gguf;
 use graph::{Builder, Graph, Op, Operand, Store, ValueId, ValueName, WeightId};
@@ -131,11 +131,11 @@ impl<'a> Oracle<'a> {
         };
         let rows = tokens.len();
         let first = if op.reads_earlier_rows() { 0 } else { call.first };
-        let pages = (first + rows).div_ceil(PAGE);
-        let kv_layout = KvLayout { n_ctx: self.n_ctx, ..KvLayout::uniform(&graph, pages, KvFormat::F32) };
+        let blocks = (first + rows).div_ceil(KV_BLOCK);
+        let kv_layout = KvLayout { n_ctx: self.n_ctx, ..KvLayout::uniform(&graph, blocks, KvFormat::F32) };
         let mut loaded = (self.make)().load(&graph, &weights, &kv_layout)?;
         let mut program = loaded.compile(Bucket { rows, outputs: rows }, Taps::None)?;
-        let sequence = Sequence::uniform(first, rows, graph.groups().len(), 0..pages as u32);
+        let sequence = Sequence::uniform(first, rows, graph.groups().len(), 0..blocks as u32);
         let step = Step::new(Row::logits(tokens, 0..rows as u32), vec![sequence])?;
         Ok(Matrix::new(graph.value(y).cols, program.run(&step)?.values().to_vec()))
     }

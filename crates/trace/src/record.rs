@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use backend::{Backend, Bucket, KvFormat, KvLayout, Output, PAGE, Row, Sequence, Step};
+use backend::{Backend, Bucket, KV_BLOCK, KvFormat, KvLayout, Output, Row, Sequence, Step};
 use gguf::Gguf;
 use graph::{Graph, Value, ValueId};
 use runner::ModelRunner;
@@ -76,7 +76,8 @@ impl Recording<'_> {
         if taps.is_empty() {
             return Err(Error::NothingSelected);
         }
-        let kv_layout = KvLayout { n_ctx: rows, ..KvLayout::uniform(graph, rows.div_ceil(PAGE), self.kv) };
+        let kv_layout =
+            KvLayout { n_ctx: rows, ..KvLayout::uniform(graph, rows.div_ceil(KV_BLOCK), self.kv) };
         let mut runner = ModelRunner::new(self.file, graph, backend, &kv_layout, &[])?;
 
         let mut values = Vec::new();
@@ -121,10 +122,10 @@ impl Recording<'_> {
 
     /// Calls `run` with each step, and the position of its first token.
     fn steps(&self, mut run: impl FnMut(&Step, usize) -> Result<(), Error>) -> Result<(), Error> {
-        let pages = self.tokens.len().div_ceil(PAGE) as u32;
+        let blocks = self.tokens.len().div_ceil(KV_BLOCK) as u32;
         let mut n_past = 0;
         for tokens in self.tokens.chunks(self.bucket().rows) {
-            let sequence = Sequence::uniform(n_past, tokens.len(), self.graph.groups().len(), 0..pages);
+            let sequence = Sequence::uniform(n_past, tokens.len(), self.graph.groups().len(), 0..blocks);
             let rows = Row::all(tokens.iter().copied(), &Output::Logits);
             run(&Step::new(rows, vec![sequence])?, n_past)?;
             n_past += tokens.len();

@@ -1,11 +1,11 @@
-//! K and V of types of their own, which attention converts to f32 page by page.
+//! K and V of types of their own, which attention converts to f32 block by block.
 //!
-//! A page of K is `[dim][PAGE]` as in the other stores, one of V `[PAGE][dim]`. FP8 has no scales. Q8_0 and Q4_0 have an F16
+//! A block of K is `[dim][KV_BLOCK]` as in the other stores, one of V `[KV_BLOCK][dim]`. FP8 has no scales. Q8_0 and Q4_0 have an F16
 //! scale for each 32 columns of a head, as ggml's blocks; the last block of a head may have fewer columns. Scales precede the
-//! quants, K's `[block][PAGE]` and V's `[PAGE][block]`. A byte of Q4_0 holds the quants of positions `i` and `i + 16` (K) or
+//! quants, K's `[block][KV_BLOCK]` and V's `[KV_BLOCK][block]`. A byte of Q4_0 holds the quants of positions `i` and `i + 16` (K) or
 //! columns `i` and `i + 16` of a block (V).
 
-use backend::{Error, KvType, PAGE, StoreLayout};
+use backend::{Error, KV_BLOCK, KvType, StoreLayout};
 use half::{bf16, f16};
 use quant::{Bf16Le, E4M3, F16Le};
 use zerocopy::FromBytes;
@@ -16,7 +16,7 @@ use crate::lanes::{LANES, Lanes};
 /// Columns per block.
 const BLOCK: usize = 32;
 
-/// All keys or all values: `[page][head]`, each entry one page of one head.
+/// All keys or all values: `[block][head]`, each entry one block of one head.
 #[derive(Debug)]
 pub(crate) struct Side {
     kind: KvType,
@@ -40,7 +40,7 @@ impl Side {
     }
 
     fn entry(&self, entry: usize) -> std::ops::Range<usize> {
-        let bytes = PAGE * self.kind.row_bytes(self.dim);
+        let bytes = KV_BLOCK * self.kind.row_bytes(self.dim);
         entry * bytes..(entry + 1) * bytes
     }
 
@@ -60,7 +60,7 @@ impl Side {
     pub(super) fn write(&mut self, entry: usize, offset: usize, x: &[f32]) {
         let (range, blocks, dim, is_keys) = (self.entry(entry), self.blocks(), self.dim, self.is_keys);
         let data = &mut self.data[range];
-        let at = |d: usize| if is_keys { d * PAGE + offset } else { offset * dim + d };
+        let at = |d: usize| if is_keys { d * KV_BLOCK + offset } else { offset * dim + d };
         match self.kind {
             KvType::F32 => {
                 for (d, x) in x.iter().enumerate() {
@@ -83,9 +83,9 @@ impl Side {
                 }
             }
             KvType::Q8_0 | KvType::Q4_0 => {
-                let (scales, quants) = data.split_at_mut(2 * blocks * PAGE);
+                let (scales, quants) = data.split_at_mut(2 * blocks * KV_BLOCK);
                 for (b, x) in x.chunks(BLOCK).enumerate() {
-                    let scale = if is_keys { b * PAGE + offset } else { offset * blocks + b };
+                    let scale = if is_keys { b * KV_BLOCK + offset } else { offset * blocks + b };
                     let is_q8 = self.kind == KvType::Q8_0;
                     let (d, q) = if is_q8 { quantize_q8(x) } else { quantize_q4(x) };
                     scales[2 * scale..][..2].copy_from_slice(&f16::from_f32(d).to_le_bytes());
@@ -93,7 +93,7 @@ impl Side {
                         let column = b * BLOCK + i;
                         if is_q8 {
                             let at = if is_keys {
-                                column * PAGE + offset
+                                column * KV_BLOCK + offset
                             } else {
                                 offset * blocks * BLOCK + column
                             };
@@ -110,7 +110,7 @@ impl Side {
         }
     }
 
-    /// Converts an entry to f32: K `[dim][PAGE]`, V `[PAGE][dim]`. Prefetches as much from `ahead` on.
+    /// Converts an entry to f32: K `[dim][KV_BLOCK]`, V `[KV_BLOCK][dim]`. Prefetches as much from `ahead` on.
     #[inline(always)]
     pub(super) fn unpack<'a, L: Lanes>(
         &self,
@@ -123,7 +123,7 @@ impl Side {
         for line in (0..range.len()).step_by(64) {
             lanes.prefetch(ahead.wrapping_add(line));
         }
-        let (data, to) = (&self.data[range], &mut to[..PAGE * self.dim]);
+        let (data, to) = (&self.data[range], &mut to[..KV_BLOCK * self.dim]);
         match self.kind {
             KvType::F32 => {
                 for (to, from) in to.as_chunks_mut::<LANES>().0.iter_mut().zip(data.as_chunks::<64>().0) {
@@ -160,10 +160,10 @@ impl Side {
     #[inline(always)]
     fn unpack_blocks<L: Lanes, const NIBBLES: bool>(&self, lanes: L, data: &[u8], to: &mut [f32]) {
         let blocks = self.blocks();
-        let (scales, quants) = data.split_at(2 * blocks * PAGE);
+        let (scales, quants) = data.split_at(2 * blocks * KV_BLOCK);
         if self.is_keys {
-            for (d, to) in to.chunks_exact_mut(PAGE).enumerate() {
-                let scales = scales[2 * PAGE * (d / BLOCK)..].as_chunks::<32>().0;
+            for (d, to) in to.chunks_exact_mut(KV_BLOCK).enumerate() {
+                let scales = scales[2 * KV_BLOCK * (d / BLOCK)..].as_chunks::<32>().0;
                 let q = row::<NIBBLES>(quants, d);
                 for half in 0..2 {
                     let scale = lanes.load_f16(halves(&scales[half]));
@@ -256,21 +256,22 @@ mod tests {
     /// Values of both signs, one large, and their round trip at the last position of an entry, as K and as V.
     fn round_trip(kind: KvType, dim: usize, is_keys: bool) -> (Vec<f32>, Vec<f32>) {
         let store = Store { heads: 1, k_dim: dim, v_dim: dim, mask: Mask::Causal };
-        let layout = StoreLayout { store, pages: 2, format: KvFormat { k: kind, v: kind } };
+        let layout = StoreLayout { store, blocks: 2, format: KvFormat { k: kind, v: kind } };
         let mut side = Side::new(&layout, is_keys).expect("enough memory");
         let row = |seed: usize| -> Vec<f32> {
             (0..dim).map(|i| ((i * 37 + seed * 11) % 101) as f32 * 0.37 - 17.0).collect()
         };
-        for position in 0..PAGE {
+        for position in 0..KV_BLOCK {
             side.write(1, position, &row(position));
             side.write(1, position, &row(position + 1));
         }
-        let mut page = vec![0.0; PAGE * dim];
-        side.unpack(Scalar, 1, side.bytes(1), &mut page);
-        let at = |position: usize, d: usize| if is_keys { d * PAGE + position } else { position * dim + d };
-        let found = (0..PAGE).flat_map(|position| (0..dim).map(move |d| (position, d)));
-        let found = found.map(|(position, d)| page[at(position, d)]).collect();
-        ((0..PAGE).flat_map(|position| row(position + 1)).collect(), found)
+        let mut block = vec![0.0; KV_BLOCK * dim];
+        side.unpack(Scalar, 1, side.bytes(1), &mut block);
+        let at =
+            |position: usize, d: usize| if is_keys { d * KV_BLOCK + position } else { position * dim + d };
+        let found = (0..KV_BLOCK).flat_map(|position| (0..dim).map(move |d| (position, d)));
+        let found = found.map(|(position, d)| block[at(position, d)]).collect();
+        ((0..KV_BLOCK).flat_map(|position| row(position + 1)).collect(), found)
     }
 
     /// Of FP8 half of 1/8. Of Q8_0 half a step of 1/127 of a block's largest magnitude; of Q4_0 half of 1/8, and a whole step at the other end.

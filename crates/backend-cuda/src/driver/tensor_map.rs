@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
-use backend::{Error, PAGE};
+use backend::{Error, KV_BLOCK};
 use cudarc::driver::sys::{
     CUtensorMapDataType_enum as Type, CUtensorMapFloatOOBfill_enum as Fill,
     CUtensorMapInterleave_enum as Interleave, CUtensorMapL2promotion_enum as Promotion,
@@ -17,7 +17,7 @@ pub(crate) const TENSOR_MAP_BYTES: usize = 128;
 
 impl Device {
     /// Describes a matrix of `rows` rows of `cols` f16 values in `buffer`, `cols` a multiple of 8, from which `copy_panel` in
-    /// `kernels/hopper.cuh` copies 64 columns of a page of positions.
+    /// `kernels/hopper.cuh` copies 64 columns of a block of positions.
     pub(crate) fn tensor_map(
         &self,
         buffer: &Buffer,
@@ -37,7 +37,7 @@ impl Device {
                 buffer.address() as *mut c_void,
                 [cols as u64, rows as u64].as_ptr(),
                 [pitch].as_ptr(),
-                [64, PAGE as u32].as_ptr(),
+                [64, KV_BLOCK as u32].as_ptr(),
                 [1, 1].as_ptr(),
                 Interleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
                 Swizzle::CU_TENSOR_MAP_SWIZZLE_128B,

@@ -57,7 +57,7 @@ fn families_are_exact_on_two_cards() {
     assert!(split >= 30, "only {split} models are split");
 }
 
-/// Prefill in steps that end inside pages, then single rows, whose launches and sums are replayed from a recorded graph.
+/// Prefill in steps that end inside blocks, then single rows, whose launches and sums are replayed from a recorded graph.
 #[test]
 fn quantized_models_are_as_exact_as_on_one_card() {
     let Some(cards) = two_cards() else { return };

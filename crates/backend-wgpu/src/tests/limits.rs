@@ -124,10 +124,10 @@ fn a_store_beyond_the_binding_limit_is_refused_with_a_remedy() {
         "table".to_owned(),
         Weight::matrix(Format::F32, 1, 8 * 128, vec![0; 32 * 128].into()),
     )]);
-    // One page more than 128 MiB: a page of 8 heads of 128 values in F16 is 64 KiB.
-    for (pages, fits) in [(2049, false), (3, true)] {
+    // One block more than 128 MiB: a block of 8 heads of 128 values in F16 is 64 KiB.
+    for (blocks, fits) in [(2049, false), (3, true)] {
         let Some(gpu) = shared(&MINIMAL, minimal) else { return };
-        let kv_layout = KvLayout::uniform(&graph, pages, KvFormat::F16);
+        let kv_layout = KvLayout::uniform(&graph, blocks, KvFormat::F16);
         let needed = gpu.requirements(&graph, &weights, &kv_layout, &[], Taps::None).map(|_| ());
         let loaded = Box::new(gpu).load(&graph, &weights, &kv_layout).map(|_| ());
         assert_eq!(needed, loaded);

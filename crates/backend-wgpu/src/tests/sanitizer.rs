@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use backend::{BoundProgram, PAGE, Step, StoreLayout};
+use backend::{BoundProgram, KV_BLOCK, Step, StoreLayout};
 use gpu::{Attend, Experts, Pass, Plan, Scratch, StepShape};
 
 use crate::compile::{Blueprint, CANARY};
@@ -315,11 +315,11 @@ fn written_words(layout: &StoreLayout, step: &Step, group: usize, which: usize) 
     let graph::Store { heads, k_dim, v_dim, .. } = layout.store;
     let elements = [k_dim, v_dim][which].div_ceil(2);
     let words = if is_kv_f32(layout) { 2 } else { 1 };
-    let row_elements = |(page, offset): (usize, usize)| {
+    let row_elements = |(block, offset): (usize, usize)| {
         (0..heads * elements).map(move |i| {
             let (head, element) = (i / elements, i % elements);
-            let first = (page * heads + head) * elements * PAGE;
-            first + if which == 0 { element * PAGE + offset } else { offset * elements + element }
+            let first = (block * heads + head) * elements * KV_BLOCK;
+            first + if which == 0 { element * KV_BLOCK + offset } else { offset * elements + element }
         })
     };
     let slots = step.positions().map(|(sequence, position)| sequence.tables[group].slot(position));

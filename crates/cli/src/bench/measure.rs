@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use backend::PAGE;
+use backend::KV_BLOCK;
 use engine::{Engine, Event, Request, StopReason};
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -72,7 +72,7 @@ impl Stopwatch<'_> {
         let reused = self.requests(prompts, new)?;
         let seconds = start.elapsed().as_secs_f64();
         // Several sequences share only whole blocks.
-        let shared = if test.parallel == 1 { test.depth } else { test.depth / PAGE * PAGE };
+        let shared = if test.parallel == 1 { test.depth } else { test.depth / KV_BLOCK * KV_BLOCK };
         match reused {
             Some(reused) if reused < shared || (test.parallel == 1 && reused != test.depth) => {
                 bail!("{reused} tokens were in the cache, expected {shared}")

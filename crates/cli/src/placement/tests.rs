@@ -20,7 +20,7 @@ const OPTIONS: Options = Options {
     sequences: 1,
     n_batch: 64,
     kv_format: KvFormat::F16,
-    pages: None,
+    blocks: None,
     step_target: None,
     sampling_threads: None,
     speculation: None,
@@ -79,7 +79,7 @@ fn a_limit_is_the_devices_too() {
     let limit = needed(&model, &device, Read::LAST);
     let put = |options| Engine::new(model.clone(), backend(&device, LAYERS, Some(limit)), options);
     put(OPTIONS).expect("room");
-    let refused = put(Options { pages: Some(4000), ..OPTIONS }).expect_err("it is too little");
+    let refused = put(Options { blocks: Some(4000), ..OPTIONS }).expect_err("it is too little");
     assert!(refused.to_string().starts_with("out of memory: "), "{refused}");
     let advice = advice::advice(&refused.into()).unwrap_or_default();
     assert!(advice.contains("--gpu-memory"), "{advice}");

@@ -1,6 +1,6 @@
 //! Cached prefixes that leave an engine and enter another.
 
-use backend::{CacheBlock, Feature, PAGE};
+use backend::{CacheBlock, Feature, KV_BLOCK};
 
 use super::Engine;
 use crate::request::Request;
@@ -20,7 +20,7 @@ impl Engine {
         let cache = self.scheduler.acquire(prompt, cache_salt, *adapter);
         let mut read = |block| self.runner.loaded_mut().read_block(block);
         let group = |(group, table): (usize, &backend::BlockTable)| {
-            let blocks = table.pages.iter().map(|&block| read(CacheBlock::Kv { group, block }));
+            let blocks = table.blocks.iter().map(|&block| read(CacheBlock::Kv { group, block }));
             Ok((table.first, blocks.collect::<Result<_, backend::Error>>()?))
         };
         let groups = cache.tables.iter().enumerate().map(group).collect::<Result<_, backend::Error>>();
@@ -41,7 +41,7 @@ impl Engine {
         if found != expected {
             return Err(backend::Error::Stores { found, expected }.into());
         }
-        let blocks_needed = tokens.len().div_ceil(PAGE);
+        let blocks_needed = tokens.len().div_ceil(KV_BLOCK);
         for (group, (first, blocks)) in groups.iter().enumerate() {
             let found = blocks.len();
             if first.checked_add(found) != Some(blocks_needed) {
@@ -56,7 +56,7 @@ impl Engine {
         };
         let tables = cache.tables.iter().zip(groups).enumerate();
         let blocks = tables.flat_map(|(group, (table, (_, blocks)))| {
-            let own = table.pages.iter().map(move |&block| CacheBlock::Kv { group, block });
+            let own = table.blocks.iter().map(move |&block| CacheBlock::Kv { group, block });
             own.zip(blocks.iter().map(Vec::as_slice))
         });
         let state = state.as_deref().unwrap_or_default();

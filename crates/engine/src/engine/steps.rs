@@ -169,7 +169,7 @@ impl Engine {
             Err(Error::Backend(error)) => {
                 self.rollback();
                 if is_ahead && error != backend::Error::Interrupted {
-                    // Pages that it has filled may have been published.
+                    // Blocks that it has filled may have been published.
                     self.pending.scheduler.push(scheduler::Event::Clear);
                 }
                 self.failed(chunks, error);

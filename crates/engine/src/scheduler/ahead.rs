@@ -1,16 +1,16 @@
 //! Rows after the last known token of a request: of drafted tokens, and of tokens that a device has yet to choose.
 
-use backend::{PAGE, Slots};
+use backend::{KV_BLOCK, Slots};
 
 use super::{Chunk, Event, RequestId, Scheduler, Sequence};
 use crate::blocks::Demand;
 
-/// Pages before a window that a request may keep while steps are ahead.
+/// Blocks before a window that a request may keep while steps are ahead.
 const MAX_EXPIRED: usize = 2;
 
 impl Scheduler {
     /// Plans rows for `draft`, which follows the tokens of a request that the last plan has computed up to the last one, and
-    /// what was drafted before: as many as fit the context and the available pages. No request loses pages for that.
+    /// what was drafted before: as many as fit the context and the available blocks. No request loses blocks for that.
     pub(crate) fn draft(&mut self, id: RequestId, draft: &[u32]) -> Option<Chunk> {
         let request = self.running.get_mut(&id)?;
         debug_assert!(!self.blocks.has_states(), "a state cannot go back to before the draft");
@@ -19,13 +19,13 @@ impl Scheduler {
             return None;
         }
         let most = draft.len().min(self.limits.n_ctx.saturating_sub(n_past + 1));
-        // Without another page, as many as the last one has room for.
-        let in_page = most.min(n_past.next_multiple_of(PAGE) - n_past);
+        // Without another block, as many as the last one has room for.
+        let in_block = most.min(n_past.next_multiple_of(KV_BLOCK) - n_past);
         let mut fits = |rows| {
             let end = n_past + rows;
             rows > 0 && self.blocks.grow(&mut request.cache, Demand { all: end, next: end })
         };
-        let rows = [most, in_page].into_iter().find(|&rows| fits(rows))?;
+        let rows = [most, in_block].into_iter().find(|&rows| fits(rows))?;
         let tokens = draft[..rows].to_vec();
         request.tokens.extend_from_slice(&tokens);
         request.drafted += rows;
@@ -37,7 +37,7 @@ impl Scheduler {
 
     /// Applies `events`, tokens and ends, and plans the step after the one that is computed, of one row for each of these requests
     /// with the token of its output row, which is not known yet. `None`, and only the events have changed anything, if a
-    /// running request has other rows to compute, if pages are lacking, if the model has recurrent states, or if a waiting request
+    /// running request has other rows to compute, if blocks are lacking, if the model has recurrent states, or if a waiting request
     /// might be admitted.
     pub(crate) fn follow(
         &mut self,
@@ -46,7 +46,7 @@ impl Scheduler {
     ) -> Option<Vec<Chunk>> {
         self.apply_all(events);
         let is_full = self.running.len() == self.limits.sequences;
-        // Pages before a window are released by the next step that is not ahead.
+        // Blocks before a window are released by the next step that is not ahead.
         let is_computed = |request: &Sequence| {
             request.remaining() == 0
                 && request.drafted == 0

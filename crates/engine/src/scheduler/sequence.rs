@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backend::{BlockTable, Input, Output, PAGE, Row, Slots};
+use backend::{BlockTable, Input, KV_BLOCK, Output, Row, Slots};
 
 use crate::blocks::{BlockManager, Cache};
 use crate::ids::RequestId;
@@ -16,7 +16,7 @@ pub(crate) struct Chunk {
     pub(crate) tokens: Vec<u32>,
     /// Tokens in the cache, and thus the position of the first row.
     pub(crate) n_past: usize,
-    /// Block tables, one per group, with pages for all positions that the rows read and write.
+    /// Block tables, one per group, with blocks for all positions that the rows read and write.
     pub(crate) tables: Arc<[BlockTable]>,
     /// Where the states of recurrent layers are read and written.
     pub(crate) slots: Slots,
@@ -52,7 +52,7 @@ pub(super) struct Sequence {
     pub(super) rows: usize,
     /// Rows of other prompts while its own had to wait.
     pub(super) passed_rows: usize,
-    /// Requests that started while it waited for pages.
+    /// Requests that started while it waited for blocks.
     pub(super) passed_by: usize,
     pub(super) admission: Admission,
 }
@@ -74,17 +74,17 @@ impl Sequence {
         self.outputs_from.min(self.tokens.len() - 1)
     }
 
-    /// Pages and states of its prompt that it will publish.
+    /// Blocks and states of its prompt that it will publish.
     pub(super) fn filling(&self, has_states: bool) -> impl Iterator<Item = Prefix> {
-        let pages = if !has_states {
-            self.cache.positions / PAGE + 1..self.prompt / PAGE + 1
+        let blocks = if !has_states {
+            self.cache.positions / KV_BLOCK + 1..self.prompt / KV_BLOCK + 1
         } else if self.cache.positions < self.checkpoint {
-            // Pages are of no use without a state.
-            self.checkpoint / PAGE..self.checkpoint / PAGE + 1
+            // Blocks are of no use without a state.
+            self.checkpoint / KV_BLOCK..self.checkpoint / KV_BLOCK + 1
         } else {
             0..0
         };
-        pages.map(|pages| self.prefixes.of_pages(pages))
+        blocks.map(|blocks| self.prefixes.after_blocks(blocks))
     }
 
     /// Appends the next token. The cache already has the row of one that was drafted, or of a step ahead; another one replaces the

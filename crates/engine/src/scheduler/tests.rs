@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use backend::{BlockTable, KvFormat, KvLayout, PAGE, SLOTS};
+use backend::{BlockTable, KV_BLOCK, KvFormat, KvLayout, SLOTS};
 use graph::{Builder, Graph, Group, Mask, Store};
 
 use crate::queue::Admission;
@@ -29,12 +29,12 @@ impl Scheduler {
         self.step(events, |_| usize::MAX)
     }
 
-    /// Pages per group that no request uses.
-    fn available_pages(&self) -> impl Iterator<Item = usize> {
+    /// Blocks per group that no request uses.
+    fn available_blocks(&self) -> impl Iterator<Item = usize> {
         self.blocks.groups.iter().map(|(_, pool)| pool.available())
     }
 
-    /// Pages and slots that are cached for later requests.
+    /// Blocks and slots that are cached for later requests.
     fn idle(&self) -> usize {
         self.blocks.groups.iter().map(|(_, pool)| pool.idle()).sum::<usize>() + self.blocks.slots.idle()
     }
@@ -85,12 +85,12 @@ fn graph(masks: &[Mask]) -> Graph {
 
 /// A scheduler over one group without a window.
 fn scheduler(limits: Limits) -> Scheduler {
-    Scheduler::new(limits, &[(Group { mask: Mask::Causal }, limits.pages)], 0, [0; 16])
+    Scheduler::new(limits, &[(Group { mask: Mask::Causal }, limits.blocks)], 0, [0; 16])
 }
 
 /// Limits of steps in which only the last rows are output rows.
-fn limits(n_ctx: usize, sequences: usize, n_batch: usize, pages: usize) -> Limits {
-    Limits { n_ctx, sequences, n_batch, pages, logit_rows: n_batch }
+fn limits(n_ctx: usize, sequences: usize, n_batch: usize, blocks: usize) -> Limits {
+    Limits { n_ctx, sequences, n_batch, blocks, logit_rows: n_batch }
 }
 
 /// A request for text.
@@ -146,16 +146,16 @@ fn prompts_are_chunked_and_never_delay_decoding() {
 }
 
 #[test]
-fn the_context_is_never_larger_than_the_pages() {
+fn the_context_is_never_larger_than_the_blocks() {
     let scheduler = scheduler(limits(1000, 4, 2, 3));
-    assert_eq!(scheduler.limits().n_ctx, 3 * PAGE);
+    assert_eq!(scheduler.limits().n_ctx, 3 * KV_BLOCK);
     assert_eq!(scheduler.limits().n_batch, 4);
     assert_eq!(scheduler.admits(95, 1), Ok(()));
     assert_eq!(scheduler.admits(96, 1), Err(Refusal::TooLong { tokens: 96, n_ctx: 96 }));
 }
 
 #[test]
-fn few_requests_pass_one_that_waits_for_pages() {
+fn few_requests_pass_one_that_waits_for_blocks() {
     let mut scheduler = scheduler(limits(128, 2, 512, 4));
     let submit = |id: u64, tokens| submit(id, vec![id as u32; tokens]);
     let ids = |plan: Plan| plan.chunks.iter().map(|chunk| chunk.id.0).collect::<Vec<_>>();
@@ -219,7 +219,7 @@ fn positions_after(mut scheduler: Scheduler, prompt: usize, generated: usize) ->
 }
 
 #[test]
-fn pages_that_fell_out_of_a_window_come_back() {
+fn blocks_that_fell_out_of_a_window_come_back() {
     let groups = [Mask::Causal, Mask::Window(40)].map(|mask| Group { mask });
     let positions = |generated| {
         let scheduler = Scheduler::new(limits(1000, 1, 64, 32), &groups.map(|group| (group, 32)), 0, [0; 16]);
@@ -227,9 +227,9 @@ fn pages_that_fell_out_of_a_window_come_back() {
     };
     // Row 64 sees positions from 25 on.
     assert_eq!(positions(0), [0..128, 0..128]);
-    // Row 100 sees 61 ..= 100: page 1 has the first, page 0 is slack.
+    // Row 100 sees 61 ..= 100: block 1 has the first, block 0 is slack.
     assert_eq!(positions(1), [0..128, 0..128]);
-    // Row 103 sees 64 ..= 103: page 2 has the first. It is tokens 1, 2, 3, 4 that rows 100 to 103 run.
+    // Row 103 sees 64 ..= 103: block 2 has the first. It is tokens 1, 2, 3, 4 that rows 100 to 103 run.
     assert_eq!(positions(3), [0..128, 0..128]);
     assert_eq!(positions(4), [0..128, 32..128]);
     assert_eq!(positions(29), [0..160, 32..160]);
@@ -246,22 +246,22 @@ fn windows_take_a_fraction_of_the_memory() {
     };
     // 2 * 256 values of 2 bytes a position and layer: 1 KiB.
     assert_eq!(bytes(&[Mask::Causal; 26]), 26 * 32768 * 1024);
-    // 512 positions fill 16 pages and those of a step in as many; two more because either may begin within a page,
+    // 512 positions fill 16 blocks and those of a step in as many; two more because either may begin within a block,
     // and one is slack.
-    assert_eq!(bytes(&windows), (4 * 32768 + 22 * (16 + 16 + 3) * PAGE as u64) * 1024);
+    assert_eq!(bytes(&windows), (4 * 32768 + 22 * (16 + 16 + 3) * KV_BLOCK as u64) * 1024);
 
     // A sequence that fills the context never has more, and gives the rest back.
     let graph = graph(&windows);
     let layout = KvLayout::new(&graph, 32768, 1, 512, KvFormat::F16);
-    let groups: Vec<(Group, usize)> = graph.groups().iter().copied().zip(layout.pages).collect();
+    let groups: Vec<(Group, usize)> = graph.groups().iter().copied().zip(layout.blocks).collect();
     let mut scheduler = Scheduler::new(limits(32768, 1, 512, 1024), &groups, 0, [0; 16]);
     let mut plan = scheduler.plan([submit(0, vec![1; 32000])]);
     let (mut most, mut steps) = (HashMap::new(), 0);
     while scheduler.cached(RequestId(0)) < 32767 {
         assert!(plan.preempted.is_empty() && !plan.chunks.is_empty());
         for (group, table) in plan.chunks[0].tables.iter().enumerate() {
-            let pages = most.entry(group).or_insert(0);
-            *pages = table.pages.len().max(*pages);
+            let blocks = most.entry(group).or_insert(0);
+            *blocks = table.blocks.len().max(*blocks);
         }
         let token = Event::Token { id: RequestId(0), token: 1 };
         plan = scheduler.plan(plan.chunks[0].is_last.then_some(token));

@@ -59,8 +59,8 @@ impl DraftModel {
         let mut runner = ModelRunner::new(file, graph, backend, &layout.kv_layout, &layout.buckets)?;
         runner.prepare(file)?;
         file.check_intact()?;
-        let KvLayout { pages, slots, .. } = layout.kv_layout;
-        let groups: Vec<_> = graph.groups().iter().copied().zip(pages).collect();
+        let KvLayout { blocks, slots, .. } = layout.kv_layout;
+        let groups: Vec<_> = graph.groups().iter().copied().zip(blocks).collect();
         let scheduler = Scheduler::new(layout.limits, &groups, slots, random_key());
         Ok(DraftModel {
             model,

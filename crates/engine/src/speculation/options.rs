@@ -1,6 +1,6 @@
 //! Options of speculative decoding.
 
-use backend::PAGE;
+use backend::KV_BLOCK;
 
 use crate::Error;
 
@@ -29,8 +29,8 @@ impl Speculation {
     }
 
     pub(crate) fn check(&self) -> Result<(), Error> {
-        // More could cross two ends of pages, for which windows have no room.
-        if !(1..PAGE).contains(&self.n_max) {
+        // More could cross two ends of blocks, for which windows have no room.
+        if !(1..KV_BLOCK).contains(&self.n_max) {
             return Err(Error::Option {
                 name: "n_max",
                 value: self.n_max,

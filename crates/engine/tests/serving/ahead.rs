@@ -132,8 +132,8 @@ fn requests(model: &Arc<Model>) -> Vec<Request> {
 fn steps_ahead_change_no_text() {
     let model = model(Format::F32);
     let requests = requests(&model);
-    let options = |sequences, pages| Options { sequences, pages, ..Options::default() };
-    // One after the other, together, and with so few pages that some are preempted.
+    let options = |sequences, blocks| Options { sequences, blocks, ..Options::default() };
+    // One after the other, together, and with so few blocks that some are preempted.
     for options in
         [options(1, None), options(3, None), options(8, None), options(4, Some(4)), options(8, Some(3))]
     {
@@ -144,7 +144,7 @@ fn steps_ahead_change_no_text() {
         assert_eq!(contents(&answers), contents(&expected), "{options:?}");
         let followed = device.followed.load(Ordering::Relaxed);
         assert!(
-            followed > 40 || options.pages.is_some(),
+            followed > 40 || options.blocks.is_some(),
             "{followed} steps were submitted ahead with {options:?}"
         );
         // What the cache has now is what it should have.
@@ -154,7 +154,7 @@ fn steps_ahead_change_no_text() {
         assert_eq!(contents(&again), contents(&expected), "again, {options:?}");
         let reused =
             |answers: &[Answer]| answers.iter().map(|answer| answer.usage.reused_tokens).collect::<Vec<_>>();
-        if options.pages.is_none() {
+        if options.blocks.is_none() {
             assert_eq!(reused(&again), reused(&expected), "{options:?}");
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use backend::{Backend, MAX_CANDIDATES, Output, Outputs, PAGE, Program, Step, Ticket, Transfer};
+use backend::{Backend, KV_BLOCK, MAX_CANDIDATES, Output, Outputs, Program, Step, Ticket, Transfer};
 use engine::{
     Bias, Engine, Error, Event, Model, Options, Params, Request, RequestError, SamplingError, StopReason,
 };
@@ -198,11 +198,11 @@ fn failed(engine: &mut Engine) -> Vec<engine::RequestId> {
 #[test]
 fn a_failed_step_ends_its_requests_and_leaks_nothing() {
     let model = model(Format::F32);
-    // Prompts of more than a page: others can find a full page while its request runs.
-    let long = |seed| Request::new(prompt(seed, PAGE + 8)).params(Params::greedy()).max_tokens(10);
+    // Prompts of more than a block: others can find a full block while its request runs.
+    let long = |seed| Request::new(prompt(seed, KV_BLOCK + 8)).params(Params::greedy()).max_tokens(10);
     let (backend, steps) = faulty(Fault::Fails, usize::MAX);
     // Each request needs two pages and there are sixteen: one lost page would be missed.
-    let options = Options { n_ctx: Some(2 * PAGE), pages: Some(16), ..eight() };
+    let options = Options { n_ctx: Some(2 * KV_BLOCK), blocks: Some(16), ..eight() };
     let mut engine = Engine::new(model.clone(), backend, options).unwrap();
     for failing in 0..6 {
         let requests = || (0..8).map(|i| long(8 * failing + i));
@@ -216,8 +216,8 @@ fn a_failed_step_ends_its_requests_and_leaks_nothing() {
         steps.store(usize::MAX, Ordering::Relaxed);
         let answers = run(&mut engine, requests());
         let expected = run(&mut serve(&model, 1, eight()), requests());
-        // The first step computes the prompts: their full page is intact if that step succeeded.
-        let intact = if failing == 0 { 0 } else { PAGE };
+        // The first step computes the prompts: their full block is intact if that step succeeded.
+        let intact = if failing == 0 { 0 } else { KV_BLOCK };
         for (answer, expected) in answers.iter().zip(&expected) {
             assert_eq!(answer.content(), expected.content());
             assert_eq!(answer.usage.reused_tokens, intact, "what a failed step wrote is not trusted");

@@ -43,8 +43,8 @@ fn requests_go_on_while_logits_are_computed() {
     let expected = run(&mut serve(&model, 1, eight()), requests());
     let tokens = prompt(9, 90);
     let rows = all_logits(&model, &tokens);
-    // Of three pages for four sequences of up to four, someone is always preempted.
-    for options in [eight(), Options { n_batch: 16, ..eight() }, Options { pages: Some(5), ..eight() }] {
+    // Of three blocks for four sequences of up to four, someone is always preempted.
+    for options in [eight(), Options { n_batch: 16, ..eight() }, Options { blocks: Some(5), ..eight() }] {
         let mut engine = serve(&model, 1, options);
         let ids: Vec<_> = requests().map(|request| engine.submit(request).unwrap()).collect();
         let before = engine.step().unwrap();
@@ -210,7 +210,7 @@ impl Processor for Sentence {
 #[test]
 fn a_processor_masks_what_a_grammar_forbids() {
     let model = model(Format::F32);
-    let mut engine = serve(&model, 1, Options { pages: Some(5), ..eight() });
+    let mut engine = serve(&model, 1, Options { blocks: Some(5), ..eight() });
     let sentence = vec![300, 7, 7, 41];
     let grammar = Sentence { tokens: sentence.clone(), at: 0 };
     for sampling in [Params::greedy(), Params { seed: Some(1), ..Params::default() }] {

@@ -88,15 +88,15 @@ fn chunks_of_a_prompt_make_no_difference_on_the_reference_backend() {
 #[test]
 fn waiting_and_preemption_make_no_difference() {
     let model = model(Format::F32);
-    // Four requests of 80 tokens take three pages each at their end; there are five.
+    // Four requests of 80 tokens take three blocks each at their end; there are five.
     let requests = || (0..4).map(|i| mixed()[i].clone().max_tokens(60));
     let requests = || requests().enumerate().map(|(i, r)| Request { prompt: prompt(i as u32, 20), ..r });
     let expected = alone(&model, requests().collect());
-    for (sequences, pages) in [(4, 5), (4, 3), (2, 12), (1, 12)] {
-        let options = Options { sequences, pages: Some(pages), ..Options::default() };
+    for (sequences, blocks) in [(4, 5), (4, 3), (2, 12), (1, 12)] {
+        let options = Options { sequences, blocks: Some(blocks), ..Options::default() };
         let mut engine = serve(&model, 1, options);
         let together = run(&mut engine, requests());
-        assert_eq!(contents(&together), contents(&expected), "{sequences} at once, {pages} pages");
+        assert_eq!(contents(&together), contents(&expected), "{sequences} at once, {blocks} blocks");
         assert!(together.iter().all(|answer| answer.usage.prompt_tokens == 20));
     }
 }
@@ -108,16 +108,16 @@ fn windows_make_no_difference_and_take_less_memory() {
     let model = opened(spec.file());
     let requests = || (0..4).map(|i| greedy(prompt(i, 15 + 45 * i as usize), 60));
     let expected = alone(&model, requests().collect());
-    // The fewest pages that the longest request fits in; four at once need more than twice as many.
-    for (n_batch, pages) in [(512, None), (20, None), (33, Some(8))] {
-        let options = Options { n_batch, pages, sequences: 4, ..Options::default() };
+    // The fewest blocks that the longest request fits in; four at once need more than twice as many.
+    for (n_batch, blocks) in [(512, None), (20, None), (33, Some(8))] {
+        let options = Options { n_batch, blocks, sequences: 4, ..Options::default() };
         let mut engine = serve(&model, 2, options);
         assert_eq!(contents(&run(&mut engine, requests())), contents(&expected), "n_batch {n_batch}");
     }
     let kv = |spec: &Spec| serve(&opened(spec.file()), 1, Options { n_batch: 32, ..Options::default() });
     let kv = |spec: &Spec| kv(spec).runner().memory().kv;
-    // Of 8 pages six layers have a window's: two for 40 positions, one for a step, and three because they begin and end
-    // within pages and give one back late.
+    // Of 8 blocks six layers have a window's: two for 40 positions, one for a step, and three because they begin and end
+    // within blocks and give one back late.
     let all = Spec { window: Some(4096), ..spec.clone() };
     assert_eq!(kv(&spec) * 7 * 8, kv(&all) * (8 + 6 * 6));
 }
@@ -198,8 +198,8 @@ fn the_context_is_honoured() {
     assert_eq!((last.reason, last.tokens.len()), (StopReason::ContextFull, 1));
 
     assert_eq!(serve(&model, 1, Options::default()).limits().n_ctx, 256);
-    let few = Options { pages: Some(2), ..Options::default() };
-    assert_eq!(serve(&model, 1, few).limits().n_ctx, 64, "no more than the pages hold");
+    let few = Options { blocks: Some(2), ..Options::default() };
+    assert_eq!(serve(&model, 1, few).limits().n_ctx, 64, "no more than the blocks hold");
 }
 
 #[test]
@@ -332,8 +332,8 @@ fn what_cannot_be_served_is_refused_and_changes_nothing() {
         Options { sequences: 0, ..Options::default() },
         Options { sequences: usize::MAX, ..Options::default() },
         Options { n_batch: 0, ..Options::default() },
-        Options { pages: Some(0), ..Options::default() },
-        Options { pages: Some(usize::MAX), ..Options::default() },
+        Options { blocks: Some(0), ..Options::default() },
+        Options { blocks: Some(usize::MAX), ..Options::default() },
     ] {
         let Err(Error::Option { name, .. }) = Engine::new(model.clone(), cpu(1), options) else {
             panic!("{options:?} is taken");
@@ -345,7 +345,7 @@ fn what_cannot_be_served_is_refused_and_changes_nothing() {
             "n_ctx" => options.n_ctx != usual.n_ctx,
             "sequences" => options.sequences != usual.sequences,
             "n_batch" => options.n_batch != usual.n_batch,
-            "pages" => options.pages != usual.pages,
+            "blocks" => options.blocks != usual.blocks,
             _ => false,
         };
         assert!(named, "`{name}` is blamed for {options:?}");

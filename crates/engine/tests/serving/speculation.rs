@@ -131,10 +131,10 @@ fn answers_are_the_same_with_drafts() {
     for format in [Format::F32, Format::Q4_0] {
         let model = model(format);
         let expected = plain(&model, requests());
-        for (sequences, n_max, pages) in
+        for (sequences, n_max, blocks) in
             [(1, 7, None), (1, 31, None), (4, 16, None), (8, 31, None), (4, 15, Some(8)), (2, 4, None)]
         {
-            let options = Options { sequences, pages, ..Options::default() };
+            let options = Options { sequences, blocks, ..Options::default() };
             let mut engine = serve(&model, 2, speculating(options, n_max));
             let told = tell(&mut engine, requests());
             for (number, (told, expected)) in told.iter().zip(&expected).enumerate() {
@@ -145,7 +145,7 @@ fn answers_are_the_same_with_drafts() {
             println!("{accepted} of {drafted} accepted: {sequences} at once, {n_max} drafted tokens");
             assert!(accepted > 100 && drafted > accepted + 50, "{accepted} of {drafted} accepted");
             assert!(drafts > 0 && drafted <= drafts * n_max as u64, "{drafted} in {drafts} drafts");
-            assert_eq!(load.preemptions > 0, pages.is_some(), "{} preemptions", load.preemptions);
+            assert_eq!(load.preemptions > 0, blocks.is_some(), "{} preemptions", load.preemptions);
         }
     }
 }
@@ -176,7 +176,7 @@ fn only_accepted_tokens_are_cached() {
     }
 }
 
-/// A model with windows of 40 positions, whose pages are given back while drafts are rejected.
+/// A model with windows of 40 positions, whose blocks are given back while drafts are rejected.
 #[test]
 fn windows_have_what_is_computed_again() {
     let spec = Spec { context: 256, ..testkit::fixtures::gemma3(Format::F32) };
@@ -187,8 +187,8 @@ fn windows_have_what_is_computed_again() {
         (0..4).map(each).collect::<Vec<_>>()
     };
     let expected = plain(&model, requests());
-    for (sequences, pages) in [(1, None), (4, None), (4, Some(9))] {
-        let options = Options { sequences, pages, n_batch: 33, ..Options::default() };
+    for (sequences, blocks) in [(1, None), (4, None), (4, Some(9))] {
+        let options = Options { sequences, blocks, n_batch: 33, ..Options::default() };
         let mut engine = serve(&model, 1, speculating(options, 31));
         assert_eq!(tell(&mut engine, requests()), expected);
         let drafts = engine.load().drafts;
@@ -298,11 +298,11 @@ fn a_draft_model_changes_no_answer() {
     let other = opened(Spec { seed: 77, layers: 1, ..crate::common::spec(Format::F32) }.file());
     let windows = opened(Spec { context: 256, ..testkit::fixtures::gemma3(Format::F32) }.file());
     let expected = plain(&model, requests());
-    for (sequences, n_max, n_batch, pages) in
+    for (sequences, n_max, n_batch, blocks) in
         [(1, 7, 512, None), (4, 31, 16, None), (8, 15, 20, None), (4, 15, 512, Some(8))]
     {
         for draft in [&model, &other, &windows] {
-            let options = Options { sequences, pages, n_batch, ..Options::default() };
+            let options = Options { sequences, blocks, n_batch, ..Options::default() };
             let mut engine = drafted_by(draft, &model, speculating(options, n_max));
             for (number, (told, expected)) in tell(&mut engine, requests()).iter().zip(&expected).enumerate()
             {
@@ -322,8 +322,8 @@ fn all_drafts_of_the_model_itself_are_accepted() {
         let length = 20 + 15 * seed as usize;
         Request::new(prompt(seed, length)).params(Params::greedy()).max_tokens(60 + seed as usize)
     };
-    for (sequences, pages) in [(1, None), (4, None), (3, Some(8))] {
-        let options = Options { sequences, pages, n_batch: 50, ..Options::default() };
+    for (sequences, blocks) in [(1, None), (4, None), (3, Some(8))] {
+        let options = Options { sequences, blocks, n_batch: 50, ..Options::default() };
         let mut engine = drafted_by(&model, &model, speculating(options, 15));
         tell(&mut engine, (0..7).map(each).collect());
         let drafts = engine.load().drafts;

@@ -1,6 +1,6 @@
 //! A model that runs steps of a few sequences.
 
-use backend::{Bucket, KvFormat, KvLayout, PAGE, Row, Sequence, Step, Weights};
+use backend::{Bucket, KV_BLOCK, KvFormat, KvLayout, Row, Sequence, Step, Weights};
 use graph::Graph;
 use runner::ModelRunner;
 
@@ -15,7 +15,7 @@ pub(super) struct Part<'a> {
 pub(super) struct Runner {
     pub(super) runner: ModelRunner,
     pub(super) n_vocab: usize,
-    pages: usize,
+    blocks: usize,
 }
 
 impl Runner {
@@ -27,11 +27,11 @@ impl Runner {
         [sequences, positions]: [usize; 2],
         outputs: usize,
     ) -> Result<Runner, Failure> {
-        let pages = positions.div_ceil(PAGE);
-        let kv_layout = KvLayout::uniform(graph, sequences * pages, KvFormat::F16);
+        let blocks = positions.div_ceil(KV_BLOCK);
+        let kv_layout = KvLayout::uniform(graph, sequences * blocks, KvFormat::F16);
         let bucket = Bucket { rows: sequences * positions, outputs };
         let runner = ModelRunner::with_weights(weights, graph, (candidate.open)()?, &kv_layout, &[bucket])?;
-        Ok(Runner { runner, n_vocab: graph.value(graph.output()).cols, pages })
+        Ok(Runner { runner, n_vocab: graph.value(graph.output()).cols, blocks })
     }
 
     /// Runs a step; the logits of every row, `[rows, n_vocab]`.
@@ -43,9 +43,9 @@ impl Runner {
     pub(super) fn rows(&mut self, parts: &[Part<'_>], outputs: Vec<u32>) -> Result<Vec<f32>, Failure> {
         let groups = self.runner.graph().groups().len();
         let sequences = parts.iter().map(|part| {
-            let first = part.sequence * self.pages;
-            let pages = (first..first + self.pages).map(|page| page as u32);
-            Sequence::uniform(part.n_past, part.tokens.len(), groups, pages).in_slot(part.sequence as u32)
+            let first = part.sequence * self.blocks;
+            let blocks = (first..first + self.blocks).map(|block| block as u32);
+            Sequence::uniform(part.n_past, part.tokens.len(), groups, blocks).in_slot(part.sequence as u32)
         });
         let tokens = parts.iter().flat_map(|part| part.tokens).copied();
         let step = Step::new(Row::logits(tokens, outputs), sequences.collect())?;

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use backend::{
-    Backend, BlockTable, Bucket, Description, Error, KvFormat, KvLayout, LoadedModel, Memory, Outputs, PAGE,
-    Program, Row, Sequence, Step, Taps, Ticket, Weight, Weights,
+    Backend, BlockTable, Bucket, Description, Error, KV_BLOCK, KvFormat, KvLayout, LoadedModel, Memory,
+    Outputs, Program, Row, Sequence, Step, Taps, Ticket, Weight, Weights,
 };
 use backend_reference::Reference;
 use graph::{Graph, Mask};
@@ -18,7 +18,7 @@ fn windowed() -> (Graph, HashMap<String, Weight>) {
         Kv::Own(Mask::Window(WINDOW)),
         Kv::Own(Mask::Causal),
         Kv::Own(Mask::Window(WINDOW)),
-        Kv::Own(Mask::Chunk(PAGE + 1)),
+        Kv::Own(Mask::Chunk(KV_BLOCK + 1)),
         Kv::Own(Mask::Causal),
     ])
 }
@@ -47,20 +47,17 @@ fn run(
     let mut program = loaded.compile(bucket, taps).expect("a good graph");
     let mut given = Vec::new();
     for [(past_a, rows_a), (past_b, rows_b)] in [[(0, 40), (0, 3)], [(40, 30), (3, 0)], [(70, 1), (3, 1)]] {
-        // A window frees pages that no row sees any more; other groups keep theirs.
-        let tables = |past: usize, pages: [u32; 3]| {
+        // A window frees blocks that no row sees any more; other groups keep theirs.
+        let tables = |past: usize, blocks: [u32; 3]| {
             let tables = graph.groups().iter().map(|group| {
-                let first = group.mask.first_visible(past) / PAGE;
-                BlockTable { first, pages: pages[first..].to_vec() }
+                let first = group.mask.first_visible(past) / KV_BLOCK;
+                BlockTable { first, blocks: blocks[first..].to_vec() }
             });
             tables.collect::<Arc<[BlockTable]>>()
         };
         let parts = [(past_a, rows_a, [4, 0, 2]), (past_b, rows_b, [1, 3, 5])];
-        let sequences = parts.iter().filter(|(_, rows, _)| *rows > 0).map(|&(n_past, len, pages)| Sequence {
-            n_past,
-            len,
-            tables: tables(n_past, pages),
-            ..Sequence::default()
+        let sequences = parts.iter().filter(|(_, rows, _)| *rows > 0).map(|&(n_past, len, blocks)| {
+            Sequence { n_past, len, tables: tables(n_past, blocks), ..Sequence::default() }
         });
         let rows = rows_a + rows_b;
         let tokens = (0..rows).map(|row| ((row * 5 + past_a) % VOCAB) as u32);
@@ -149,7 +146,7 @@ fn stages_must_cover_all_layers() {
 #[test]
 fn memory_is_the_sum_of_all_stages() {
     let (graph, weights) = windowed();
-    let kv_layout = KvLayout { n_ctx: 96, pages: vec![3, 6, 4], slots: 0, format: KvFormat::F32 };
+    let kv_layout = KvLayout { n_ctx: 96, blocks: vec![3, 6, 4], slots: 0, format: KvFormat::F32 };
     let buckets = [Bucket { rows: 1, outputs: 1 }, Bucket { rows: 64, outputs: 1 }];
     let backend = pipeline(&[2, 1, 2], reference);
     let needed =
@@ -158,7 +155,7 @@ fn memory_is_the_sum_of_all_stages() {
     let _programs = buckets.map(|bucket| loaded.compile(bucket, Taps::All).expect("a good model"));
     assert_eq!(loaded.memory(), needed);
     // Per position: keys and values of 2 heads of 4 f32 values. Groups are in the order of their first store.
-    let kv = |pages: usize| (pages * PAGE * 2 * 8 * 4) as u64;
+    let kv = |blocks: usize| (blocks * KV_BLOCK * 2 * 8 * 4) as u64;
     let of_layer = (4 * COLS * COLS * 4) as u64;
     let table = (VOCAB * COLS * 4) as u64;
     let stages: Vec<Memory> = loaded.stages().into_iter().map(|(_, memory)| memory).collect();

@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 
 use quant::Format;
-use rustorch::engine::backend::PAGE;
+use rustorch::engine::backend::KV_BLOCK;
 use rustorch::engine::tokenizer::Encode;
 use rustorch::engine::{self, NoTemplate};
 use rustorch::gguf::{self, Array, Gguf, Metadata};
@@ -122,10 +122,10 @@ fn a_turn_prefills_only_what_is_new_and_answers_as_a_fresh_model() {
             let (text, End { reason, usage, .. }) = ask(&mut chat, question);
             assert_eq!((&text, &reason), (&expected.text, &expected.end.reason));
             // The last block has tokens of the answer, which its text need not be encoded to.
-            assert!(usage.reused_tokens >= before / PAGE * PAGE, "{usage:?}, {before} were there");
+            assert!(usage.reused_tokens >= before / KV_BLOCK * KV_BLOCK, "{usage:?}, {before} were there");
             before = usage.prompt_tokens;
         }
-        assert!(before > PAGE, "{before}");
+        assert!(before > KV_BLOCK, "{before}");
         assert_eq!(chat.messages().len(), 1 + 2 * QUESTIONS.len());
         chat.clear();
         assert_eq!(chat.messages(), [Message::new("system", "Be brief.")]);
@@ -174,7 +174,7 @@ fn chats_do_not_disturb_each_other() {
     assert!(expected[0].1 == 0 && expected[1].1 > 0 && expected[2].1 > expected[1].1);
     let is_same = |answer: (String, usize), expected: &(String, usize)| {
         assert_eq!(answer.0, expected.0);
-        assert!(answer.1 / PAGE >= expected.1 / PAGE, "{answer:?} {expected:?}");
+        assert!(answer.1 / KV_BLOCK >= expected.1 / KV_BLOCK, "{answer:?} {expected:?}");
     };
     let expected_first = expected[0].clone();
     let [mut one, mut two] = [model.chat().temperature(0.0), model.chat().temperature(0.0)];
@@ -230,7 +230,7 @@ fn a_conversation_moves_to_another_model() {
     ask(&mut chat, "Hello");
     let before = chat.messages().to_vec();
     let mut theirs = self::chat(&second);
-    ask(&mut theirs, &"Hello ".repeat(PAGE));
+    ask(&mut theirs, &"Hello ".repeat(KV_BLOCK));
     chat.move_to(&second);
     assert_eq!((chat.messages(), chat.is_templated()), (&*before, false));
     assert_eq!(ask(&mut chat, "And?").1.usage.reused_tokens, 0, "nothing of it is cached there");

@@ -58,7 +58,7 @@ fn a_batch_of_eight_has_the_texts_of_each_alone() {
         });
         let together = demo().batch(PROMPTS).seed(seed).temperature(1.0).max_tokens(40).texts();
         assert_eq!(together.expect("texts"), alone);
-        // One page of context per text, and fewer texts at once.
+        // One block of context per text, and fewer texts at once.
         let small = options().n_ctx(64).kv_tokens(96).sequences(3).demo().expect("the demo model");
         let waiting = small.batch(PROMPTS).seed(seed).temperature(1.0).max_tokens(40).texts();
         assert_eq!(waiting.expect("texts"), alone);

@@ -51,7 +51,7 @@ fn encoder(name: &str) -> ModelSource {
 fn app() -> Arc<App> {
     let file = Gguf::from_bytes(bytes::Bytes::from_static(demo_model::EMBEDDED)).expect("a good file");
     let model = Arc::new(Model::new(file).expect("a good model"));
-    let options = Options { n_ctx: Some(512), pages: Some(96), n_batch: 64, ..Options::default() };
+    let options = Options { n_ctx: Some(512), blocks: Some(96), n_batch: 64, ..Options::default() };
     let engine = Engine::new(model, Box::new(Cpu::new(NonZero::new(1))), options).expect("it fits");
     let models = vec![
         ("writes".to_owned(), engine.into()),

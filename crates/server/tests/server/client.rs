@@ -68,7 +68,7 @@ pub(crate) fn engine(model: Model, speculation: Option<Speculation>) -> Engine {
         n_ctx: Some(512),
         sequences: 8,
         n_batch: 64,
-        pages: Some(96),
+        blocks: Some(96),
         step_target: Some(Duration::from_millis(100)),
         speculation,
         ..Options::default()

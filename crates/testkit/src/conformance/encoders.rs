@@ -1,6 +1,6 @@
 //! Operations of encoders: positions, pooling, ALiBi.
 
-use backend::{KvFormat, PAGE, Row, Sequence, Step, Taps};
+use backend::{KV_BLOCK, KvFormat, Row, Sequence, Step, Taps};
 use graph::{Mask, Pool, Score, Store};
 
 use super::Make;
@@ -77,7 +77,7 @@ pub fn attention_with_alibi(make: Make<'_>) {
 pub fn later_rows_need_one_step(make: Make<'_>) {
     for mask in [Mask::Full, Mask::Around(4)] {
         let mut net = Net::with_kv(2, KvFormat::F32);
-        let x = net.input("x", PAGE, &[1.0; PAGE]);
+        let x = net.input("x", KV_BLOCK, &[1.0; KV_BLOCK]);
         let y = net.attention("y", [x, x, x], Store { mask, ..store(1, 1, 1) }, 1, 1.0);
         let mut program = net.compile(y, make()).expect("a good graph");
         program.run(&sequence(0, 3)).expect("all rows of the sequence");

@@ -25,7 +25,7 @@ pub fn weights_must_exist_and_match(make: Make<'_>) {
     assert_eq!(error(Some(weight(2, 32, 68))), None);
 }
 
-/// Too many rows, tokens outside the vocabulary, pages out of range, and block tables without the pages that rows see.
+/// Too many rows, tokens outside the vocabulary, blocks out of range, and block tables without the blocks that rows see.
 /// The program stays usable.
 pub fn steps_must_fit(make: Make<'_>) {
     let mut net = Net::with_kv(2, KvFormat::F32);
@@ -41,11 +41,11 @@ pub fn steps_must_fit(make: Make<'_>) {
     for (bad, why) in [
         (step(vec![0; 65], vec![BlockTable::new([0, 1, 2])]), "exceed"),
         (step(vec![40], vec![BlockTable::new([0])]), "vocabulary"),
-        (step(vec![0], vec![BlockTable::new([2])]), "page 2"),
-        (step(vec![0], vec![BlockTable::new([0, 1, 1])]), "3 pages of group 0, which has 2"),
+        (step(vec![0], vec![BlockTable::new([2])]), "block 2"),
+        (step(vec![0], vec![BlockTable::new([0, 1, 1])]), "3 blocks of group 0, which has 2"),
         (step(vec![0], vec![]), "0 block tables for 1 store groups"),
         (step(vec![0], vec![BlockTable::new([0]); 2]), "2 block tables for 1 store groups"),
-        (step(vec![0], vec![BlockTable { first: 1, pages: vec![0] }]), "see position 0"),
+        (step(vec![0], vec![BlockTable { first: 1, blocks: vec![0] }]), "see position 0"),
     ] {
         match program.run(&bad) {
             Err(Error::Step(message)) => assert!(message.contains(why), "{message}"),
@@ -86,22 +86,22 @@ pub fn the_kv_layout_must_match_the_graph(make: Make<'_>) {
     let y = net.attention("z", [y, x, x], Store { mask: Mask::Window(3), ..store(1, 1, 1) }, 1, 1.0);
     let y = net.graph.output_rows("outputs", y);
     let graph = net.graph.finish(y);
-    let kv_layout = KvLayout { n_ctx: 64, pages: vec![2], slots: 0, format: KvFormat::F16 };
+    let kv_layout = KvLayout { n_ctx: 64, blocks: vec![2], slots: 0, format: KvFormat::F16 };
     let error = make().load(&graph, &net.weights, &kv_layout).err();
     assert_eq!(error, Some(Error::Stores { found: 1, expected: 2 }));
 }
 
 /// A KV store too large for the machine is refused; requirements report the exact size.
 pub fn a_too_large_store_is_refused(make: Make<'_>) {
-    for pages in [1 << 50, usize::MAX] {
-        let net = |pages| {
-            let mut net = Net::with_kv(pages, KvFormat::F32);
+    for blocks in [1 << 50, usize::MAX] {
+        let net = |blocks| {
+            let mut net = Net::with_kv(blocks, KvFormat::F32);
             // Sizes that no device pads.
             let x = net.input("x", 1, &[1.0; 8]);
             let y = net.attention("y", [x, x, x], store(1, 8, 8), 1, 1.0);
             (net, y)
         };
-        let (large, y) = net(pages);
+        let (large, y) = net(blocks);
         match large.compile(y, make()).err() {
             Some(Error::OutOfMemory { remedy, .. } | Error::OverBudget { remedy, .. }) => {
                 assert_eq!(remedy, Remedy::SmallerContext);

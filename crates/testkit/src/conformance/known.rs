@@ -162,7 +162,7 @@ pub fn attention_ignores_later_positions(make: Make<'_>) {
 }
 
 /// NaN in columns of two values, of a prompt of several tiles of rows and of positions: rows that see them have NaN in these columns,
-/// others and all other columns have the mean of ones. Nor does it matter that a page has NaN of another sequence behind the
+/// others and all other columns have the mean of ones. Nor does it matter that a block has NaN of another sequence behind the
 /// positions of its own, to a prompt or to a single row.
 pub fn attention_keeps_nan_to_rows_that_see_it(make: Make<'_>) {
     const ROWS: usize = 300;
@@ -178,7 +178,7 @@ pub fn attention_keeps_nan_to_rows_that_see_it(make: Make<'_>) {
         let key = net.input("key", ROWS, &vec![0.5; ROWS * kv_heads * dim]);
         let v = net.input("v", ROWS, &values);
         let y = net.attention("y", [zero, key, v], store(kv_heads, dim, dim), heads, 1.0);
-        // Page 6 then has NaN at its last position.
+        // Block 6 then has NaN at its last position.
         let after = Step::new(Row::logits(0..30, 0..30), vec![Sequence::uniform(0, 30, 1, [6])]);
         let single = Step::new(Row::logits(vec![30], 0..1), vec![Sequence::uniform(30, 1, 1, [6])]);
         let steps = [sequence(0, ROWS), after.expect("a good step"), single.expect("a good step")];
@@ -195,7 +195,7 @@ pub fn attention_keeps_nan_to_rows_that_see_it(make: Make<'_>) {
     }
 }
 
-/// NaN in a value before the window of later rows, in the page in which their window begins: these rows have the mean of ones.
+/// NaN in a value before the window of later rows, in the block in which their window begins: these rows have the mean of ones.
 pub fn attention_keeps_nan_out_of_a_window(make: Make<'_>) {
     const SPAN: usize = 20;
     const NAN: usize = 5;
@@ -406,7 +406,7 @@ fn means(mask: Mask, format: KvFormat, make: Make<'_>, steps: &[Step]) -> Vec<f3
     net.run(y, make(), steps)
 }
 
-/// The last three positions, or chunks of three, in one step and position by position, across page boundaries.
+/// The last three positions, or chunks of three, in one step and position by position, across block boundaries.
 pub fn attention_respects_its_mask(make: Make<'_>) {
     // The means of the values 3 p of the last three positions, and of those from the last multiple of three on.
     let window = |p: i32| if p < 2 { 1.5 * p as f32 } else { (3 * p - 3) as f32 };

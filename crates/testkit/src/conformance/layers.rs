@@ -1,7 +1,7 @@
 //! Whole layers of unaligned sizes against the reference backend: fusions, in steps of all sizes and with one or many
 //! sequences.
 
-use backend::{Bucket, KvFormat, Output, PAGE, Program, Row, Sequence, Step, Taps};
+use backend::{Bucket, KV_BLOCK, KvFormat, Output, Program, Row, Sequence, Step, Taps};
 use graph::{Activation, Pairing, Rope, ValueId};
 use quant::Format;
 
@@ -88,8 +88,8 @@ impl Layer {
     }
 
     /// The layer between an embedding, whose row `nan_row` is NaN, and an output.
-    fn net(&self, pages: usize, nan_row: Option<usize>) -> (Net, ValueId) {
-        let mut net = Net::with_kv(pages, self.kv);
+    fn net(&self, blocks: usize, nan_row: Option<usize>) -> (Net, ValueId) {
+        let mut net = Net::with_kv(blocks, self.kv);
         let mut table: Vec<f32> = normal(SEED, "table", self.vocab * self.hidden);
         if let Some(row) = nan_row {
             table[row * self.hidden..][..self.hidden].fill(f32::NAN);
@@ -142,11 +142,11 @@ impl Layer {
     fn compile(
         &self,
         make: Make<'_>,
-        pages: usize,
+        blocks: usize,
         nan_row: Option<usize>,
         taps: Taps<'_>,
     ) -> Box<dyn Program> {
-        let (net, logits) = self.net(pages, nan_row);
+        let (net, logits) = self.net(blocks, nan_row);
         let (_, mut loaded) = net.load(logits, make()).expect("a good graph");
         loaded.compile(Bucket { rows: 64, outputs: 64 }, taps).expect("a good graph")
     }
@@ -213,10 +213,10 @@ fn tapped(make: Make<'_>, oracle: Make<'_>, layer: Layer, names: &[&str], sizes:
     }
 }
 
-/// Eight sequences whose cache ends before, at and after page boundaries, in one step: compared with the reference, and
+/// Eight sequences whose cache ends before, at and after block boundaries, in one step: compared with the reference, and
 /// with each sequence alone.
 pub fn eight_sequences_in_one_step(make: Make<'_>, oracle: Make<'_>) {
-    let mut programs = [oracle, make].map(|make| ODD.compile(make, PAGES, None, Taps::None));
+    let mut programs = [oracle, make].map(|make| ODD.compile(make, KV_BLOCKS, None, Taps::None));
     for lens in [[1; 8], [3, 1, 2, 5, 1, 4, 1, 2]] {
         let parts = scattered(&[0, 1, 30, 31, 32, 33, 63, 64], &lens);
         programs.iter_mut().for_each(|program| fill(program.as_mut(), &parts, ODD.vocab));
@@ -239,7 +239,7 @@ pub fn nan_rows_affect_no_other_sequence(make: Make<'_>) {
     for layer in [ODD, BLOCKS, EXACT] {
         let nan_row = layer.vocab - 1;
         let [mut good, mut bad] =
-            [None, Some(nan_row)].map(|row| layer.compile(make, PAGES, row, Taps::None));
+            [None, Some(nan_row)].map(|row| layer.compile(make, KV_BLOCKS, row, Taps::None));
         // First few rows of several sequences, then many.
         for (past, lens) in
             [(33, [1, 1, 1, 1]), (33, [1, 3, 2, 2]), (33, [4, 6, 5, 3]), (97, [12, 31, 16, 5])]
@@ -301,21 +301,21 @@ pub fn nan_weights_affect_one_output(make: Make<'_>) {
     }
 }
 
-const PAGES: usize = 32;
+const KV_BLOCKS: usize = 32;
 
-/// Sequences on scattered pages; sequence `i` has `pasts[i]` cached positions.
+/// Sequences on scattered blocks; sequence `i` has `pasts[i]` cached positions.
 fn scattered(pasts: &[usize], lens: &[usize]) -> Vec<Sequence> {
-    // 7 is coprime to the number of pages, so every page is used once.
-    let mut free = (0..PAGES as u32).map(|i| i * 7 % PAGES as u32);
+    // 7 is coprime to the number of blocks, so every block is used once.
+    let mut free = (0..KV_BLOCKS as u32).map(|i| i * 7 % KV_BLOCKS as u32);
     let part = |(&n_past, &len): (&usize, &usize)| {
-        Sequence::uniform(n_past, len, 1, free.by_ref().take((n_past + len).div_ceil(PAGE)))
+        Sequence::uniform(n_past, len, 1, free.by_ref().take((n_past + len).div_ceil(KV_BLOCK)))
     };
     pasts.iter().zip(lens).map(part).collect()
 }
 
 /// The token at a position of a sequence.
 fn token(part: &Sequence, position: usize, n_vocab: usize) -> u32 {
-    ((position * 13 + part.tables[0].pages[0] as usize * 5) % n_vocab) as u32
+    ((position * 13 + part.tables[0].blocks[0] as usize * 5) % n_vocab) as u32
 }
 
 /// One step with all rows as outputs.

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::fmt::Display;
 
 use backend::{
-    Backend, Bucket, Error, KvFormat, KvLayout, LoadedModel, PAGE, Program, Row, Sequence, Step, Taps, Weight,
+    Backend, Bucket, Error, KV_BLOCK, KvFormat, KvLayout, LoadedModel, Program, Row, Sequence, Step, Taps,
+    Weight,
 };
 use graph::{Builder, Graph, Mask, Score, Store, ValueId, WeightId};
 use quant::Format;
@@ -16,13 +17,13 @@ use super::Make;
 pub(super) struct Net {
     pub(super) graph: Builder,
     pub(super) weights: HashMap<String, Weight>,
-    pub(super) pages: usize,
+    pub(super) blocks: usize,
     pub(super) kv: KvFormat,
 }
 
 impl Default for Net {
     fn default() -> Net {
-        Net { graph: Builder::new(), weights: HashMap::new(), pages: 2, kv: KvFormat::F16 }
+        Net { graph: Builder::new(), weights: HashMap::new(), blocks: 2, kv: KvFormat::F16 }
     }
 }
 
@@ -35,7 +36,7 @@ pub(super) fn rows(n: usize) -> Step {
     step(0, n, 0)
 }
 
-/// A step of one sequence, for a graph with one store group: tokens and positions `n_past..n_past + n` on pages 0, 1, …,
+/// A step of one sequence, for a graph with one store group: tokens and positions `n_past..n_past + n` on blocks 0, 1, …,
 /// all rows are outputs.
 pub(super) fn sequence(n_past: usize, n: usize) -> Step {
     step(n_past, n, 1)
@@ -43,16 +44,16 @@ pub(super) fn sequence(n_past: usize, n: usize) -> Step {
 
 /// The same for a graph with `groups` store groups.
 pub(super) fn step(n_past: usize, n: usize, groups: usize) -> Step {
-    let pages = 0..(n_past + n).div_ceil(PAGE) as u32;
+    let blocks = 0..(n_past + n).div_ceil(KV_BLOCK) as u32;
     let tokens = (n_past..n_past + n).map(|i| i as u32);
-    let sequence = Sequence::uniform(n_past, n, groups, pages);
+    let sequence = Sequence::uniform(n_past, n, groups, blocks);
     Step::new(Row::logits(tokens, 0..n as u32), vec![sequence]).expect("a good step")
 }
 
 impl Net {
-    /// A net with this number of pages per group and K/V format.
-    pub(super) fn with_kv(pages: usize, kv: KvFormat) -> Net {
-        Net { pages, kv, ..Net::default() }
+    /// A net with this number of blocks per group and K/V format.
+    pub(super) fn with_kv(blocks: usize, kv: KvFormat) -> Net {
+        Net { blocks, kv, ..Net::default() }
     }
 
     /// Declares matrices in any format.
@@ -98,7 +99,7 @@ impl Net {
         backend: Box<dyn Backend>,
     ) -> Result<(Graph, Box<dyn LoadedModel>), Error> {
         let graph = self.graph.finish(outputs);
-        let loaded = backend.load(&graph, &self.weights, &KvLayout::uniform(&graph, self.pages, self.kv))?;
+        let loaded = backend.load(&graph, &self.weights, &KvLayout::uniform(&graph, self.blocks, self.kv))?;
         Ok((graph, loaded))
     }
 

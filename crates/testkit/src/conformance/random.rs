@@ -1,6 +1,6 @@
 //! Single operations on random inputs, compared with the reference backend.
 
-use backend::{BlockTable, KvFormat, KvType, PAGE, Row, Sequence, Step};
+use backend::{BlockTable, KV_BLOCK, KvFormat, KvType, Row, Sequence, Step};
 use graph::{Activation, Mask, Score, Store, WeightId};
 use quant::{E4M3, Format};
 use synth::Random;
@@ -17,9 +17,9 @@ pub(super) const FLOAT: f64 = 1e-6;
 
 const SEED: u64 = 11;
 
-/// Vocabulary of attention inputs, and pages of the store.
+/// Vocabulary of attention inputs, and blocks of the store.
 const TOKENS: usize = 500;
-const PAGES: usize = 48;
+const BLOCKS: usize = 48;
 
 /// Every format, with one activation row and several.
 pub fn linear_in_every_format(make: Make<'_>, oracle: Make<'_>) {
@@ -211,8 +211,8 @@ fn check_linear(
     );
 }
 
-/// Three sequences in one step, with 1,100, 40 and 0 cached positions, on scattered pages.
-pub fn attention_over_several_sequences_and_scattered_pages(make: Make<'_>, oracle: Make<'_>) {
+/// Three sequences in one step, with 1,100, 40 and 0 cached positions, on scattered blocks.
+pub fn attention_over_several_sequences_and_scattered_blocks(make: Make<'_>, oracle: Make<'_>) {
     for format in [KvFormat::F16, KvFormat::F32] {
         attention(make, oracle, 32, 32, format);
     }
@@ -230,9 +230,9 @@ pub fn attention_in_every_cache_type(make: Make<'_>, oracle: Make<'_>) {
     let part = |n_past, len| Sequence::uniform(n_past, len, 1, [3, 1, 4]);
     let of = |(n_past, len)| all_rows(vec![part(n_past, len)]);
     let (few, short) = ([(0, 5), (5, 1)].map(of), [(0, 66), (66, 5), (71, 1)].map(of));
-    let pages = || (0..12).map(|page| page * 5 % 12);
+    let blocks = || (0..12).map(|block| block * 5 % 12);
     let tiles =
-        [(0, 300), (300, 1)].map(|(n_past, len)| all_rows(vec![Sequence::uniform(n_past, len, 1, pages())]));
+        [(0, 300), (300, 1)].map(|(n_past, len)| all_rows(vec![Sequence::uniform(n_past, len, 1, blocks())]));
     let window = Mask::Window(600);
     let long = masked_steps(window);
     for kind in KvType::ALL {
@@ -273,8 +273,9 @@ fn exact_in(kind: KvType, name: &str, heads: usize, dim: usize) -> Vec<f32> {
 
 /// Enough rows for several tiles, of one sequence and of several.
 pub fn attention_of_many_rows(make: Make<'_>, oracle: Make<'_>) {
-    let page = |i: u32| i * 7 % PAGES as u32;
-    let part = |n_past, len, pages: std::ops::Range<u32>| Sequence::uniform(n_past, len, 1, pages.map(page));
+    let block = |i: u32| i * 7 % BLOCKS as u32;
+    let part =
+        |n_past, len, blocks: std::ops::Range<u32>| Sequence::uniform(n_past, len, 1, blocks.map(block));
     let steps = [
         all_rows(vec![part(0, 201, 0..13)]),
         all_rows(vec![part(201, 190, 0..13), part(0, 64, 13..16), part(0, 65, 16..19)]),
@@ -321,13 +322,14 @@ fn sinks(net: &mut Net, heads: usize) -> WeightId {
     net.matrix("sinks", 1, &sinks)
 }
 
-/// The steps as they are for stores that drop pages; otherwise two sequences that keep all pages.
+/// The steps as they are for stores that drop blocks; otherwise two sequences that keep all blocks.
 fn full_steps(mask: Mask, steps: &[Step]) -> Vec<Step> {
     if mask.span().is_some() {
         return steps.to_vec();
     }
-    let page = |i: u32| i * 7 % PAGES as u32;
-    let part = |n_past, len, pages: std::ops::Range<u32>| Sequence::uniform(n_past, len, 1, pages.map(page));
+    let block = |i: u32| i * 7 % BLOCKS as u32;
+    let part =
+        |n_past, len, blocks: std::ops::Range<u32>| Sequence::uniform(n_past, len, 1, blocks.map(block));
     vec![
         all_rows(vec![part(0, 300, 0..12), part(0, 65, 12..16)]),
         all_rows(vec![part(300, 3, 0..12), part(65, 1, 12..16)]),
@@ -336,7 +338,7 @@ fn full_steps(mask: Mask, steps: &[Step]) -> Vec<Step> {
     ]
 }
 
-/// Windows and chunks shorter and longer than pages, blocks and chunks of positions. Freed pages are reused by other sequences of
+/// Windows and chunks shorter and longer than blocks, blocks and chunks of positions. Freed blocks are reused by other sequences of
 /// the same steps.
 pub fn attention_with_masks(make: Make<'_>, oracle: Make<'_>) {
     for (mask, dims, format) in [
@@ -356,16 +358,16 @@ pub fn attention_with_masks(make: Make<'_>, oracle: Make<'_>) {
 }
 
 /// Single rows after more positions than the blocks of a split step take at once: of one sequence, two, and as many as are split.
-/// They share the pages of a prompt, end at positions that are no multiple of anything, and windows begin within a page.
+/// They share the blocks of a prompt, end at positions that are no multiple of anything, and windows begin within a block.
 pub fn attention_of_single_rows_after_many_positions(make: Make<'_>, oracle: Make<'_>) {
-    const PROMPT: usize = 39 * PAGE;
-    let page = |i: usize| (i * 7 % PAGES) as u32;
+    const PROMPT: usize = 39 * KV_BLOCK;
+    let block = |i: usize| (i * 7 % BLOCKS) as u32;
     let prompt =
-        |n_past| all_rows(vec![Sequence::uniform(n_past, PROMPT / 13, 1, (0..PROMPT / PAGE).map(page))]);
+        |n_past| all_rows(vec![Sequence::uniform(n_past, PROMPT / 13, 1, (0..PROMPT / KV_BLOCK).map(block))]);
     let rows = |sequences: std::ops::Range<usize>, done: usize| {
         let row = |i: usize| {
-            let common = PROMPT / PAGE - 3 * i;
-            Sequence::uniform(common * PAGE + done, 1, 1, (0..common).chain([40 + i]).map(page))
+            let common = PROMPT / KV_BLOCK - 3 * i;
+            Sequence::uniform(common * KV_BLOCK + done, 1, 1, (0..common).chain([40 + i]).map(block))
         };
         all_rows(sequences.map(row).collect())
     };
@@ -383,17 +385,17 @@ pub fn attention_of_single_rows_after_many_positions(make: Make<'_>, oracle: Mak
     }
 }
 
-/// Single rows after more positions than 32 splits of 128 have, or so many that a backend may split them in another way: pages of a
+/// Single rows after more positions than 32 splits of 128 have, or so many that a backend may split them in another way: blocks of a
 /// short prompt again and again, others in the end.
-pub fn attention_of_single_rows_after_repeated_pages(make: Make<'_>, oracle: Make<'_>) {
+pub fn attention_of_single_rows_after_repeated_blocks(make: Make<'_>, oracle: Make<'_>) {
     const PROMPT: usize = 10;
     let row = |common: usize, own: usize, done: usize| {
-        let page = |i: usize| if i < common - 20 { i % 5 } else { 5 + i % 5 };
-        let pages = (0..common).map(page).chain([PROMPT + own]);
-        Sequence::uniform(common * PAGE + done, 1, 1, pages.map(|page| page as u32))
+        let block = |i: usize| if i < common - 20 { i % 5 } else { 5 + i % 5 };
+        let blocks = (0..common).map(block).chain([PROMPT + own]);
+        Sequence::uniform(common * KV_BLOCK + done, 1, 1, blocks.map(|block| block as u32))
     };
     let steps = [
-        all_rows(vec![Sequence::uniform(0, PROMPT * PAGE, 1, 0..PROMPT as u32)]),
+        all_rows(vec![Sequence::uniform(0, PROMPT * KV_BLOCK, 1, 0..PROMPT as u32)]),
         all_rows(vec![row(140, 0, 0)]),
         all_rows(vec![row(140, 0, 1), row(40, 1, 0)]),
         all_rows(vec![row(300, 2, 0)]),
@@ -416,8 +418,8 @@ pub fn attention_of_single_rows_after_repeated_pages(make: Make<'_>, oracle: Mak
 /// Rows that see later ones: all rows of a sequence are in one step. Sequences of few and of many rows, over several
 /// chunks of positions.
 pub fn attention_without_causality(make: Make<'_>, oracle: Make<'_>) {
-    let page = |i: u32| i * 7 % PAGES as u32;
-    let part = |len, pages: std::ops::Range<u32>| Sequence::uniform(0, len, 1, pages.map(page));
+    let block = |i: u32| i * 7 % BLOCKS as u32;
+    let part = |len, blocks: std::ops::Range<u32>| Sequence::uniform(0, len, 1, blocks.map(block));
     let steps = [
         all_rows(vec![part(1, 0..1), part(560, 1..19), part(65, 24..27), part(40, 28..30)]),
         all_rows(vec![part(1, 3..4), part(1, 0..1)]),
@@ -437,21 +439,21 @@ pub fn attention_without_causality(make: Make<'_>, oracle: Make<'_>) {
     }
 }
 
-/// Two sequences of 700 positions in chunks of odd sizes. Their block tables drop pages that no later row sees, which are
+/// Two sequences of 700 positions in chunks of odd sizes. Their block tables drop blocks that no later row sees, which are
 /// reused at once.
 fn masked_steps(mask: Mask) -> Vec<Step> {
-    let mut free: Vec<u32> = (0..PAGES as u32).rev().collect();
+    let mut free: Vec<u32> = (0..BLOCKS as u32).rev().collect();
     let mut tables = [BlockTable::default(), BlockTable::default()];
     let (mut n_past, mut steps) = ([0, 0], Vec::new());
     for lens in [[64, 3], [97, 130], [1, 1], [190, 64], [33, 1], [200, 190], [1, 1], [1, 190], [64, 70]] {
         let mut sequences = Vec::new();
         for ((table, n_past), len) in tables.iter_mut().zip(&mut n_past).zip(lens) {
-            let first = mask.first_visible(*n_past) / PAGE;
-            let gone = (first - table.first).min(table.pages.len());
-            free.extend(table.pages.drain(..gone));
+            let first = mask.first_visible(*n_past) / KV_BLOCK;
+            let gone = (first - table.first).min(table.blocks.len());
+            free.extend(table.blocks.drain(..gone));
             table.first = first;
             while table.positions().end < *n_past + len {
-                table.pages.push(free.pop().expect("a free page"));
+                table.blocks.push(free.pop().expect("a free block"));
             }
             sequences.push(Sequence {
                 n_past: *n_past,
@@ -474,11 +476,12 @@ fn all_rows(sequences: Vec<Sequence>) -> Step {
 }
 
 fn attention(make: Make<'_>, oracle: Make<'_>, k_dim: usize, v_dim: usize, format: KvFormat) {
-    // 7 is coprime to the number of pages, so every page is used once.
-    let mut free = (0..PAGES as u32).map(|i| i * 7 % PAGES as u32);
-    let mut pages = |positions: usize| -> Vec<u32> { free.by_ref().take(positions.div_ceil(PAGE)).collect() };
-    let (long, middle, short) = (pages(1110), pages(60), pages(20));
-    let part = |n_past, len, pages: &Vec<u32>| Sequence::uniform(n_past, len, 1, pages.iter().copied());
+    // 7 is coprime to the number of blocks, so every block is used once.
+    let mut free = (0..BLOCKS as u32).map(|i| i * 7 % BLOCKS as u32);
+    let mut blocks =
+        |positions: usize| -> Vec<u32> { free.by_ref().take(positions.div_ceil(KV_BLOCK)).collect() };
+    let (long, middle, short) = (blocks(1110), blocks(60), blocks(20));
+    let part = |n_past, len, blocks: &Vec<u32>| Sequence::uniform(n_past, len, 1, blocks.iter().copied());
     let tokens = |from: usize, n: usize| (from..from + n).map(|i| (i * 13 % TOKENS) as u32);
     let silent = |tokens, part| Step::new(Row::logits(tokens, []), vec![part]).expect("a good step");
     let mut steps: Vec<Step> =
@@ -546,8 +549,8 @@ fn attention_on(
 ) {
     let run = |make: Make<'_>, k: &[f32], v: &[f32]| {
         let tables = steps.iter().flat_map(Step::sequences).flat_map(|sequence| &*sequence.tables);
-        let pages = tables.map(|table| table.pages.len()).max().unwrap_or(0);
-        let mut net = Net::with_kv(pages.max(PAGES), format);
+        let blocks = tables.map(|table| table.blocks.len()).max().unwrap_or(0);
+        let mut net = Net::with_kv(blocks.max(BLOCKS), format);
         let inputs = [("q", &*q), ("k", k), ("v", v)].map(|(name, values)| net.input(name, TOKENS, values));
         let score = score(&mut net);
         let y = net.attention("y", inputs, store, heads, score);

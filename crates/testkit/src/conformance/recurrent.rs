@@ -1,6 +1,6 @@
 //! Convolution and linear attention: hand-computed answers, and random ones in steps of several sequences.
 
-use backend::{PAGE, Row, Sequence, Slots, Step};
+use backend::{KV_BLOCK, Row, Sequence, Slots, Step};
 use graph::{LinearHeads, Op, ValueId};
 
 use super::Make;
@@ -63,8 +63,8 @@ fn step(tokens: std::ops::Range<u32>, positions: std::ops::Range<usize>, slots: 
 }
 
 fn part(n_past: usize, len: usize, slots: Slots) -> Sequence {
-    let pages = (n_past + len).div_ceil(PAGE);
-    Sequence { slots, ..Sequence::uniform(n_past, len, 0, 0..pages as u32) }
+    let blocks = (n_past + len).div_ceil(KV_BLOCK);
+    Sequence { slots, ..Sequence::uniform(n_past, len, 0, 0..blocks as u32) }
 }
 
 /// A step with all rows as outputs, whose tokens are `first`, `first + 1`, ….
@@ -94,7 +94,7 @@ fn steps() -> Vec<Step> {
 
 fn compare(make: Make<'_>, oracle: Make<'_>, what: &str, build: impl Fn(&mut Net) -> ValueId) {
     let run = |make: Make<'_>| {
-        let mut net = Net { pages: 10, ..Net::default() };
+        let mut net = Net { blocks: 10, ..Net::default() };
         let y = build(&mut net);
         net.run(y, make(), &steps())
     };

@@ -141,7 +141,7 @@ pub fn rows_of_a_span_see_each_other(make: Make<'_>) {
     }
 }
 
-/// A sequence goes on bit for bit in the cache of another model, on other pages, whatever the type of the cache.
+/// A sequence goes on bit for bit in the cache of another model, on other blocks, whatever the type of the cache.
 pub fn blocks_move_between_caches(make: Make<'_>) {
     let q8 = KvFormat { k: KvType::Q8_0, v: KvType::Q8_0 };
     for format in [KvFormat::F16, KvFormat::F32, q8] {
@@ -156,9 +156,9 @@ pub fn blocks_move_between_caches(make: Make<'_>) {
         let bucket = Bucket { rows: 50, outputs: 50 };
         let [mut first, mut second] =
             [&mut from, &mut to].map(|loaded| loaded.compile(bucket, Taps::None).expect("a good graph"));
-        let step = |n_past: usize, n: usize, pages: [u32; 2]| {
+        let step = |n_past: usize, n: usize, blocks: [u32; 2]| {
             let rows = Row::all(n_past as u32..(n_past + n) as u32, &Output::Logits);
-            Step::new(rows, vec![Sequence::uniform(n_past, n, 1, pages)]).expect("a good step")
+            Step::new(rows, vec![Sequence::uniform(n_past, n, 1, blocks)]).expect("a good step")
         };
         first.run(&step(0, 40, [3, 1])).expect("a good step");
         for (source, target) in [(3, 0), (1, 2)] {
@@ -177,8 +177,8 @@ pub fn blocks_move_between_caches(make: Make<'_>) {
         ] {
             assert!(from.read_block(wrong).is_err() && to.write_block(wrong, &[]).is_err(), "{wrong:?}");
         }
-        let bits = |program: &mut dyn Program, pages| {
-            let outputs = program.run(&step(40, 10, pages)).expect("a good step");
+        let bits = |program: &mut dyn Program, blocks| {
+            let outputs = program.run(&step(40, 10, blocks)).expect("a good step");
             outputs.values().iter().map(|x| x.to_bits()).collect::<Vec<_>>()
         };
         assert_eq!(bits(&mut *second, [0, 2]), bits(&mut *first, [3, 1]), "{format}");

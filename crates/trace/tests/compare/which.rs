@@ -183,23 +183,23 @@ fn sequences_are_aligned_as_far_as_they_are_the_same() {
 }
 
 #[test]
-fn the_page_stands_alone() {
+fn the_block_stands_alone() {
     let bench = Bench::new(Format::F32);
     let bad = bench.changed(&bench.cpu(), only("ffn_up-1", |_, _, x| -x));
     let report = bench.compare(&bad, &bench.reference());
-    let page = report.html();
+    let block = report.html();
     for part in [
         "<code>ffn_up-1</code>",
         "id=\"first-divergence\"",
         "first wrong: ffn_up-1",
         "the result is scaled by −1",
     ] {
-        assert!(page.contains(part), "{part}");
+        assert!(block.contains(part), "{part}");
     }
     for outside in ["http://", "https://", "src=", "href=", "@import", "url("] {
-        assert!(!page.contains(outside), "{outside}");
+        assert!(!block.contains(outside), "{outside}");
     }
-    assert_eq!(page.matches("<tr class=").count(), report.values.len());
+    assert_eq!(block.matches("<tr class=").count(), report.values.len());
 }
 
 /// The table says of B what it says of A.
@@ -219,8 +219,8 @@ fn the_side_at_fault_has_its_errors_in_the_table() {
     assert!(text.contains("own error A  own error B"), "{text}");
     let line = text.lines().find(|line| line.starts_with("! Vcur-1 ")).expect("a marked line");
     assert_eq!(line.split_whitespace().nth(3), Some("1.0e0"), "{line}");
-    let page = report.html();
-    assert!(page.contains("class=\"wrong first\"") && page.contains("first wrong: Vcur-1"), "{page}");
+    let block = report.html();
+    assert!(block.contains("class=\"wrong first\"") && block.contains("first wrong: Vcur-1"), "{block}");
     // There is no column for B where only A was judged.
     assert!(!bench.compare(&other, &cpu).to_string().contains("own error B"));
 }

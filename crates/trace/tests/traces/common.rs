@@ -9,7 +9,7 @@ use gguf::Gguf;
 use models::Model;
 use trace::{Error, Recording, Summary};
 
-/// Two pages and a bit, so that positions go over from page to page.
+/// Two blocks and a bit, so that positions go over from block to block.
 pub(crate) fn tokens() -> Vec<u32> {
     (0..70).map(|i| (i * 37 + 5) % 512).collect()
 }

@@ -1,6 +1,6 @@
 //! What requests find in the cache of others.
 
-use backend::PAGE;
+use backend::KV_BLOCK;
 use graph::{Group, Mask};
 
 use super::{limits, scheduler, submit};
@@ -36,7 +36,7 @@ fn a_prompt_begins_with_what_is_cached() {
     let longer: Vec<u32> = (0..50).collect();
     let even: Vec<u32> = (0..64).collect();
     assert_eq!(reused(&mut after(&first), &longer), 40, "all that was run");
-    assert_eq!(reused(&mut after(&first), &first), 32, "one token must run: full pages are left");
+    assert_eq!(reused(&mut after(&first), &first), 32, "one token must run: full blocks are left");
     assert_eq!(reused(&mut after(&longer), &first), 32);
     assert_eq!(reused(&mut after(&even), &even), 32);
     assert_eq!(reused(&mut after(&even), &[&even[..], &[7]].concat()), 64);
@@ -58,9 +58,9 @@ fn the_last_sampled_token_is_not_in_the_cache() {
     assert_eq!(plan.admitted[0].reused, 4);
 }
 
-/// A page that is partly filled has one writer.
+/// A block that is partly filled has one writer.
 #[test]
-fn only_one_request_continues_a_page() {
+fn only_one_request_continues_a_block() {
     let mut scheduler = after(&[1, 2, 3]);
     let plan = scheduler.plan([end(0), submit(1, vec![1, 2, 3, 4]), submit(2, vec![1, 2, 3, 5])]);
     assert_eq!(plan.admitted.iter().map(|admitted| admitted.reused).collect::<Vec<_>>(), [3, 0]);
@@ -85,7 +85,7 @@ fn salts_share_nothing() {
     assert_eq!(reused(scheduler.plan([end(3), Event::Clear, submit(4, b"b")])), 0);
 }
 
-/// Four requests with a common prefix of 100 tokens at once: three pages of it are computed once, and used by all.
+/// Four requests with a common prefix of 100 tokens at once: three blocks of it are computed once, and used by all.
 #[test]
 fn a_common_prefix_is_computed_once() {
     let prompt = |id: u32| (0..100).chain([1000 + id; 10]).collect::<Vec<u32>>();
@@ -93,13 +93,13 @@ fn a_common_prefix_is_computed_once() {
     let rows =
         |plan: &Plan| plan.chunks.iter().map(|c| (c.id.0, c.n_past, c.tokens.len())).collect::<Vec<_>>();
     let plan = scheduler.plan((0..4).map(|id| submit(id.into(), prompt(id))));
-    assert_eq!(rows(&plan), [(0, 0, 110)], "the others wait for its pages");
+    assert_eq!(rows(&plan), [(0, 0, 110)], "the others wait for its blocks");
     let plan = scheduler.plan([token(0, 1)]);
     assert_eq!(rows(&plan), [(0, 110, 1), (1, 96, 14), (2, 96, 14), (3, 96, 14)]);
     for chunk in &plan.chunks {
-        assert_eq!(chunk.tables[0].pages[..3], plan.chunks[0].tables[0].pages[..3]);
+        assert_eq!(chunk.tables[0].blocks[..3], plan.chunks[0].tables[0].blocks[..3]);
     }
-    // Who comes later finds the pages while they are in use, and after.
+    // Who comes later finds the blocks while they are in use, and after.
     let plan = scheduler.plan([token(0, 1), token(1, 1), token(2, 1), end(3), submit(4, prompt(4))]);
     assert_eq!(rows(&plan)[3], (4, 96, 14));
     let plan = scheduler.plan([end(0), end(1), end(2), end(4), submit(5, prompt(5))]);
@@ -119,25 +119,26 @@ fn nobody_waits_for_what_never_comes() {
 }
 
 #[test]
-fn least_recently_used_pages_are_dropped_first() {
+fn least_recently_used_blocks_are_dropped_first() {
     let mut scheduler = scheduler(limits(128, 1, 512, 4));
-    let prompt = |first: u32| vec![first; 2 * PAGE + 1];
+    let prompt = |first: u32| vec![first; 2 * KV_BLOCK + 1];
     let mut reused = |id: u64, first| {
         let plan = scheduler.plan([submit(id, prompt(first))]);
         scheduler.plan([end(id)]);
         plan.admitted[0].reused
     };
-    // A prompt takes three of four pages, of which two can be reused by the same prompt.
+    // A prompt takes three of four blocks, of which two can be reused by the same prompt.
     assert_eq!(reused(0, 1), 0);
     assert_eq!(reused(1, 1), 64);
-    assert_eq!(reused(2, 2), 0, "it leaves one page of the others: the first");
+    assert_eq!(reused(2, 2), 0, "it leaves one block of the others: the first");
     assert_eq!(reused(3, 1), 32);
 }
 
 /// How much of `prompt` is reused after 200 tokens whose last 40 are in a window.
-fn reused_with_window(pages: usize, prompt: &[u32]) -> usize {
-    let groups = [(Mask::Causal, 32), (Mask::Window(40), pages)].map(|(mask, pages)| (Group { mask }, pages));
-    let limits = Limits { n_ctx: 1000, sequences: 1, n_batch: 50, pages: 32, logit_rows: 50 };
+fn reused_with_window(blocks: usize, prompt: &[u32]) -> usize {
+    let groups =
+        [(Mask::Causal, 32), (Mask::Window(40), blocks)].map(|(mask, blocks)| (Group { mask }, blocks));
+    let limits = Limits { n_ctx: 1000, sequences: 1, n_batch: 50, blocks: 32, logit_rows: 50 };
     let mut scheduler = Scheduler::new(limits, &groups, 0, [0; 16]);
     scheduler.plan([submit(0, (0..200).collect())]);
     (0..3).for_each(|_| drop(scheduler.plan([])));
@@ -149,11 +150,11 @@ fn a_prefix_is_reused_where_the_window_before_it_is_cached() {
     let longer: Vec<u32> = (0..300).collect();
     let mut edited = longer.clone();
     edited[180] = 9999;
-    for pages in [5, 32] {
-        assert_eq!(reused_with_window(pages, &longer), 200);
-        assert_eq!(reused_with_window(pages, &edited), 160);
+    for blocks in [5, 32] {
+        assert_eq!(reused_with_window(blocks, &longer), 200);
+        assert_eq!(reused_with_window(blocks, &edited), 160);
     }
-    // Row 64 sees positions from 25 on: pages 0 and 1. They are cached if nothing else needed their place.
+    // Row 64 sees positions from 25 on: blocks 0 and 1. They are cached if nothing else needed their place.
     assert_eq!(reused_with_window(32, &longer[..70]), 64);
     assert_eq!(reused_with_window(5, &longer[..70]), 0);
 }

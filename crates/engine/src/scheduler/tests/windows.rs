@@ -1,10 +1,10 @@
-//! Sequences with windows or states, scheduled together on few pages, against each sequence alone with all its pages: the numbers
+//! Sequences with windows or states, scheduled together on few blocks, against each sequence alone with all its blocks: the numbers
 //! come from the reference backend both times, so every token must be the same.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use backend::{BlockTable, Bucket, KvFormat, KvLayout, Output, PAGE, Row, Sequence, Step, arg_max};
+use backend::{BlockTable, Bucket, KV_BLOCK, KvFormat, KvLayout, Output, Row, Sequence, Step, arg_max};
 use backend_reference::Reference;
 use gguf::{Gguf, Metadata, Tensor};
 use graph::{Activation, Builder, Graph, LinearHeads, Mask, NormKind, Op, Store};
@@ -89,20 +89,20 @@ fn file(graph: &Graph) -> Gguf {
     Gguf::from_bytes(bytes.into()).expect("a valid file")
 }
 
-/// The model with so many pages of each group and slots, for steps of any rows.
-fn runner(graph: &Graph, file: &Gguf, (pages, slots): (Vec<usize>, usize), rows: usize) -> ModelRunner {
+/// The model with so many blocks of each group and slots, for steps of any rows.
+fn runner(graph: &Graph, file: &Gguf, (blocks, slots): (Vec<usize>, usize), rows: usize) -> ModelRunner {
     let slots = if graph.state_values() > 0 { slots } else { 0 };
-    let kv_layout = KvLayout { n_ctx: usize::MAX, pages, slots, format: KvFormat::F32 };
+    let kv_layout = KvLayout { n_ctx: usize::MAX, blocks, slots, format: KvFormat::F32 };
     let bucket = Bucket { rows, outputs: rows };
     ModelRunner::new(file, graph, Box::new(Reference::new()), &kv_layout, &[bucket]).expect("room")
 }
 
 /// The most likely token after each of `tokens`.
 fn alone(graph: &Graph, file: &Gguf, tokens: &[u32]) -> Vec<u32> {
-    let pages = tokens.len().div_ceil(PAGE);
+    let blocks = tokens.len().div_ceil(KV_BLOCK);
     let groups = graph.groups().len();
-    let mut runner = runner(graph, file, (vec![pages; groups], 1), tokens.len());
-    let tables: Arc<[BlockTable]> = vec![BlockTable::new(0..pages as u32); groups].into();
+    let mut runner = runner(graph, file, (vec![blocks; groups], 1), tokens.len());
+    let tables: Arc<[BlockTable]> = vec![BlockTable::new(0..blocks as u32); groups].into();
     let sequence = Sequence { n_past: 0, len: tokens.len(), tables, ..Sequence::default() };
     let rows = Row::all(tokens.iter().copied(), &Output::Logits);
     let step = Step::new(rows, vec![sequence]).expect("a good step");
@@ -121,14 +121,14 @@ fn together(
     graph: &Graph,
     file: &Gguf,
     limits: Limits,
-    pages: Vec<usize>,
+    blocks: Vec<usize>,
     jobs: &[Job],
 ) -> (Vec<Vec<u32>>, usize, usize) {
-    let groups: Vec<_> = graph.groups().iter().copied().zip(pages.iter().copied()).collect();
+    let groups: Vec<_> = graph.groups().iter().copied().zip(blocks.iter().copied()).collect();
     let slots = KvLayout::new(graph, limits.n_ctx, limits.sequences, limits.n_batch, KvFormat::F32).slots;
     let mut scheduler = Scheduler::new(limits, &groups, slots, [0; 16]);
     let limits = scheduler.limits();
-    let mut runner = runner(graph, file, (pages, slots), limits.n_batch);
+    let mut runner = runner(graph, file, (blocks, slots), limits.n_batch);
     let mut tokens: BTreeMap<RequestId, Vec<u32>> = BTreeMap::new();
     let (mut events, mut preempted, mut reused) = (Vec::new(), 0, 0);
     for (number, job) in jobs.iter().enumerate() {
@@ -175,7 +175,7 @@ fn together(
 
 #[test]
 fn windows_change_no_token() {
-    // The third and fourth turn begin with full pages of the second.
+    // The third and fourth turn begin with full blocks of the second.
     no_token_changes(&graph(), 159 + 160 + 160);
 }
 
@@ -191,7 +191,7 @@ fn no_token_changes(graph: &Graph, expected: usize) {
     let file = file(graph);
     let prompt =
         |seed: u32, len: u32| (0..len).map(|i| (i * (seed + 3) + seed) % VOCAB as u32).collect::<Vec<_>>();
-    // Continued by whole passes over all pages.
+    // Continued by whole passes over all blocks.
     let jobs: Vec<Job> = [(0, 5), (1, 130), (2, 60), (3, 90)]
         .into_iter()
         .map(|(seed, len)| {
@@ -208,10 +208,10 @@ fn no_token_changes(graph: &Graph, expected: usize) {
         jobs.iter().flat_map(|job| &job.tokens[job.prompt..]).collect();
     assert!(distinct.len() > 5, "the model always says the same");
     for (sequences, n_batch, most) in [(4, 512, 100), (4, 20, 100), (2, 64, 100), (3, 33, 8)] {
-        let limits = Limits { n_ctx: 200, sequences, n_batch, pages: most.min(28), logit_rows: n_batch };
+        let limits = Limits { n_ctx: 200, sequences, n_batch, blocks: most.min(28), logit_rows: n_batch };
         let needed = KvLayout::new(graph, 200, sequences, n_batch, KvFormat::F32);
-        let pages = needed.pages.into_iter().map(|pages| pages.min(most)).collect();
-        let (found, preempted, _) = together(graph, &file, limits, pages, &jobs);
+        let blocks = needed.blocks.into_iter().map(|blocks| blocks.min(most)).collect();
+        let (found, preempted, _) = together(graph, &file, limits, blocks, &jobs);
         assert_eq!(preempted > 0, most == 8, "{preempted} were preempted");
         for (found, job) in found.iter().zip(&jobs) {
             assert_eq!(found, &job.tokens, "{sequences} sequences, {n_batch} rows");
@@ -220,9 +220,9 @@ fn no_token_changes(graph: &Graph, expected: usize) {
     // Turns of a chat, one after the other: each begins with the one before.
     let turn = |prompt, goal| Job { tokens: jobs[1].tokens.clone(), goal, prompt };
     let turns = [turn(130, 160), turn(160, 199), turn(167, 199), turn(166, 180)];
-    let limits = Limits { n_ctx: 200, sequences: 1, n_batch: 50, pages: 7, logit_rows: 50 };
-    let pages = KvLayout::new(graph, 200, 1, 50, KvFormat::F32).pages;
-    let turns_tokens = together(graph, &file, limits, pages, &turns);
+    let limits = Limits { n_ctx: 200, sequences: 1, n_batch: 50, blocks: 7, logit_rows: 50 };
+    let blocks = KvLayout::new(graph, 200, 1, 50, KvFormat::F32).blocks;
+    let turns_tokens = together(graph, &file, limits, blocks, &turns);
     for (found, turn) in turns_tokens.0.iter().zip(&turns) {
         assert_eq!(found, &jobs[1].tokens[..turn.goal]);
     }

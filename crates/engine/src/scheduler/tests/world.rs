@@ -28,11 +28,11 @@ struct World {
     limits: Limits,
     random: Random,
     groups: Vec<(Group, usize)>,
-    /// The most pages of a group that one sequence may have.
-    most_pages: Vec<usize>,
-    /// Whether groups with a window have the pages that all their windows need.
+    /// The most blocks of a group that one sequence may have.
+    most_blocks: Vec<usize>,
+    /// Whether groups with a window have the blocks that all their windows need.
     has_all_windows: bool,
-    /// The token at each position of each page, by group.
+    /// The token at each position of each block, by group.
     stores: Vec<Vec<Option<u32>>>,
     /// The tokens up to the state in each slot; no slots for a model without state.
     slots: Vec<Vec<u32>>,
@@ -54,13 +54,13 @@ struct World {
 impl World {
     fn new(trace: u64) -> World {
         let mut random = Random(trace);
-        let pages = 1 + random.below(6);
+        let blocks = 1 + random.below(6);
         let most_rows = if random.chance(50) { 8 } else { 80 };
         let limits = Limits {
             n_ctx: 2 + random.below(150),
             sequences: 1 + random.below(4),
             n_batch: 1 + random.below(most_rows),
-            pages,
+            blocks,
             logit_rows: 1 + random.below(most_rows),
         };
         let mut windows = vec![Mask::Causal];
@@ -75,13 +75,13 @@ impl World {
         let limits = Scheduler::new(limits, &[], 0, [0; 16]).limits();
         let layout = |sequences| {
             let Limits { n_ctx, n_batch, .. } = limits;
-            KvLayout::new(&graph, n_ctx, sequences, n_batch, KvFormat::F16).pages
+            KvLayout::new(&graph, n_ctx, sequences, n_batch, KvFormat::F16).blocks
         };
         let has_all_windows = random.chance(50);
         let of_group = |(group, needed): (&Group, usize)| match group.mask.span() {
-            None => (*group, pages),
+            None => (*group, blocks),
             Some(_) if has_all_windows => (*group, needed),
-            Some(_) => (*group, needed.min(pages)),
+            Some(_) => (*group, needed.min(blocks)),
         };
         let groups: Vec<(Group, usize)> =
             graph.groups().iter().zip(layout(limits.sequences)).map(of_group).collect();
@@ -91,8 +91,8 @@ impl World {
             slots: vec![Vec::new(); slots],
             limits,
             random,
-            stores: groups.iter().map(|(_, pages)| vec![None; pages * PAGE]).collect(),
-            most_pages: layout(1),
+            stores: groups.iter().map(|(_, blocks)| vec![None; blocks * KV_BLOCK]).collect(),
+            most_blocks: layout(1),
             has_all_windows,
             groups,
             alive: BTreeMap::new(),
@@ -186,7 +186,7 @@ impl World {
         let prompt_rows = if self.random.chance(50) { usize::MAX } else { 1 + self.random.below(20) };
         let mut plan = self.scheduler.step(self.events.drain(..), |_| prompt_rows);
         self.draft(&mut plan);
-        self.check_pages();
+        self.check_blocks();
         self.check_plan(&plan);
         self.run(&plan);
     }
@@ -197,7 +197,7 @@ impl World {
             return;
         }
         for chunk in plan.chunks.iter_mut().filter(|chunk| chunk.is_decode()) {
-            let (most, right) = (self.random.below(PAGE), self.random.below(PAGE));
+            let (most, right) = (self.random.below(KV_BLOCK), self.random.below(KV_BLOCK));
             let mut tokens = self.alive[&chunk.id].tokens.clone();
             let generated = tokens.len();
             for number in 0..most {
@@ -214,32 +214,32 @@ impl World {
         }
     }
 
-    /// Every page of a group is in a block table or available; and no table is longer than it may be.
-    fn check_pages(&self) {
-        let available: Vec<usize> = self.scheduler.available_pages().collect();
-        for (number, &(_, pages)) in self.groups.iter().enumerate() {
+    /// Every block of a group is in a block table or available; and no table is longer than it may be.
+    fn check_blocks(&self) {
+        let available: Vec<usize> = self.scheduler.available_blocks().collect();
+        for (number, &(_, blocks)) in self.groups.iter().enumerate() {
             let tables: Vec<&BlockTable> =
                 self.scheduler.block_tables().map(|tables| &tables[number]).collect();
-            let used: HashSet<u32> = tables.iter().flat_map(|table| table.pages.iter().copied()).collect();
-            assert!(used.iter().all(|&page| (page as usize) < pages));
-            assert_eq!(used.len() + available[number], pages, "a page of group {number} leaked");
-            let longest = tables.iter().map(|table| table.pages.len()).max().unwrap_or(0);
-            assert!(longest <= self.most_pages[number], "{longest} pages of group {number}");
+            let used: HashSet<u32> = tables.iter().flat_map(|table| table.blocks.iter().copied()).collect();
+            assert!(used.iter().all(|&block| (block as usize) < blocks));
+            assert_eq!(used.len() + available[number], blocks, "a block of group {number} leaked");
+            let longest = tables.iter().map(|table| table.blocks.len()).max().unwrap_or(0);
+            assert!(longest <= self.most_blocks[number], "{longest} blocks of group {number}");
         }
         self.check_slots();
     }
 
-    /// No page that a chunk writes is in the table of another request.
+    /// No block that a chunk writes is in the table of another request.
     fn check_writes(&self, plan: &Plan) {
         for number in 0..self.groups.len() {
             let mut users: HashMap<u32, usize> = HashMap::new();
             for tables in self.scheduler.block_tables() {
-                tables[number].pages.iter().for_each(|&page| *users.entry(page).or_default() += 1);
+                tables[number].blocks.iter().for_each(|&block| *users.entry(block).or_default() += 1);
             }
             for chunk in &plan.chunks {
                 for position in chunk.n_past..chunk.n_past + chunk.tokens.len() {
-                    let page = chunk.tables[number].slot(position).0 as u32;
-                    assert_eq!(users[&page], 1, "a shared page of group {number} is written");
+                    let block = chunk.tables[number].slot(position).0 as u32;
+                    assert_eq!(users[&block], 1, "a shared block of group {number} is written");
                 }
             }
         }
@@ -368,8 +368,8 @@ impl World {
 
 /// Index of `position` in the simulated store of its group.
 fn slot(table: &BlockTable, position: usize) -> usize {
-    let (page, offset) = table.slot(position);
-    page * PAGE + offset
+    let (block, offset) = table.slot(position);
+    block * KV_BLOCK + offset
 }
 
 /// Counts of a trace: requests, preemptions, reused tokens, requested rows, accepted and rejected drafted tokens.
@@ -385,8 +385,8 @@ pub(super) fn trace(number: u64) -> [usize; 6] {
     world.step();
     assert_eq!(world.submitted, world.ended);
     assert!(world.scheduler.is_idle());
-    let available: Vec<usize> = world.scheduler.available_pages().collect();
-    assert!(available.iter().eq(world.groups.iter().map(|(_, pages)| pages)), "all pages come back");
+    let available: Vec<usize> = world.scheduler.available_blocks().collect();
+    assert!(available.iter().eq(world.groups.iter().map(|(_, blocks)| blocks)), "all blocks come back");
     let nothing = Plan { prompt_rows: usize::MAX, ..Plan::default() };
     assert_eq!(world.scheduler.plan([Event::Clear]), nothing);
     assert_eq!(world.scheduler.idle(), 0);
