@@ -54,7 +54,6 @@ impl Config {
         path.exists().then(|| read_json(&path)).transpose()
     }
 
-    /// A text file beside `config.json`, or nothing.
     pub(crate) fn text_beside(&self, name: &str) -> String {
         fs::read_to_string(self.path.with_file_name(name)).unwrap_or_default()
     }
@@ -68,7 +67,6 @@ impl Config {
         folder.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
-    /// The whole, for the tokenizer.
     pub(crate) fn values(&self) -> Value {
         let mut values = self.values.clone();
         values.extend(self.defaults.clone());

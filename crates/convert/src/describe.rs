@@ -67,10 +67,8 @@ fn sampling(checkpoint: &Checkpoint, metadata: &mut Metadata) {
 fn title(name: &str) -> String {
     let word = |word: &str| {
         let mut letters = word.chars();
-        let is_version = word.starts_with(|first: char| first.is_ascii_digit())
-            || word
-                .strip_prefix('v')
-                .is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()));
+        let is_number = |text: &str| text.starts_with(|first: char| first.is_ascii_digit());
+        let is_version = is_number(word) || word.strip_prefix('v').is_some_and(is_number);
         match letters.next() {
             Some(first) if !is_version && !word.chars().any(char::is_uppercase) => {
                 first.to_uppercase().chain(letters).collect()
@@ -129,12 +127,10 @@ fn count(parameters: u64) -> String {
     let (unit, letter) = units.into_iter().find(|(unit, _)| parameters > *unit).unwrap_or((1e3, "K"));
     let scaled = parameters / unit;
     // As Python's round: halves to even.
-    let digits = if scaled.round_ties_even() >= 10.0 {
-        0
-    } else if scaled.round_ties_even() >= 1.0 {
-        1
-    } else {
-        2
+    let digits = match scaled.round_ties_even() {
+        10.0.. => 0,
+        1.0.. => 1,
+        _ => 2,
     };
     format!("{scaled:.digits$}{letter}")
 }

@@ -1,5 +1,3 @@
-//! Why a checkpoint cannot be converted.
-
 use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -15,7 +15,6 @@ impl Keys<'_> {
         self.metadata.insert(format!("{}.{name}", self.architecture), value);
     }
 
-    /// Sets a count, which is stored in 32 bits.
     pub(crate) fn count(&mut self, name: &str, value: usize) {
         self.set(name, u32::try_from(value).unwrap_or(u32::MAX));
     }

@@ -42,7 +42,6 @@ impl Outputs {
         self.first = self.outputs.len();
     }
 
-    /// Adds a tensor, or rows to it, or one of its experts.
     pub(crate) fn add(&mut self, name: String, expert: Option<usize>, view: View) -> Result<(), Error> {
         if let Some(expert) = expert {
             self.experts.entry(name).or_default().insert(expert, view);
@@ -124,7 +123,6 @@ impl Output {
         self.shape.len()
     }
 
-    /// Whether its values are blocks of MXFP4 already.
     pub(crate) fn has_blocks(&self) -> bool {
         matches!(&self.content, Content::Views(views) if views.iter().any(View::has_blocks))
     }
@@ -133,7 +131,6 @@ impl Output {
         self.file_shape().first().copied().unwrap_or(1)
     }
 
-    /// Number of experts, if it is a tensor of experts.
     pub(crate) fn experts(&self) -> Option<u64> {
         let axis = if self.name.contains(".bias") { 2 } else { 3 };
         let count = *self.shape.get(self.shape.len().checked_sub(axis)?)? as u64;

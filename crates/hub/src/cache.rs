@@ -172,7 +172,6 @@ impl Cache {
         self.folder(repo).join("blobs").join(tag.as_str())
     }
 
-    /// The unfinished file that becomes a blob.
     pub(crate) fn unfinished(&self, repo: &RepoId, tag: &ETag) -> PathBuf {
         self.blob(repo, tag).with_added_extension(UNFINISHED)
     }
@@ -193,7 +192,6 @@ impl Cache {
         Ok(())
     }
 
-    /// Lets a file of the snapshot lead to its blob.
     pub(crate) fn link(
         &self,
         repo: &RepoId,
@@ -218,7 +216,6 @@ impl Cache {
         }
     }
 
-    /// Records that `revision` is at `commit`.
     pub(crate) fn set_ref(&self, repo: &RepoId, revision: &Revision, commit: &Commit) -> Result<(), Error> {
         if revision.as_str() == commit.as_str() {
             return Ok(());
@@ -275,7 +272,6 @@ fn symlink(target: &Path, blob: &Path, pointer: &Path) -> io::Result<()> {
     std::os::windows::fs::symlink_file(target, pointer).or_else(|_| fs::rename(blob, pointer))
 }
 
-/// The entries of `folder`, none if it does not exist.
 fn entries(folder: &Path) -> Result<Vec<fs::DirEntry>, Error> {
     match fs::read_dir(folder) {
         Ok(entries) => entries.collect::<io::Result<_>>().map_err(Error::cache("read", folder)),
@@ -290,7 +286,6 @@ fn names_in(folder: &Path) -> Result<Vec<String>, Error> {
     Ok(entries(folder)?.into_iter().filter_map(|entry| entry.file_name().into_string().ok()).collect())
 }
 
-/// Removes folders below `folder` that are empty.
 fn remove_empty_folders(folder: &Path) {
     for entry in entries(folder).unwrap_or_default() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {

@@ -161,7 +161,6 @@ impl Partial {
     }
 }
 
-/// Checks that the disk of the file `path` has space for `needed` bytes.
 fn check_space(path: &Path, needed: u64) -> Result<(), Error> {
     let folder = path.parent().unwrap_or(path);
     match fs4::available_space(folder) {
@@ -185,7 +184,6 @@ pub(crate) fn removed(result: io::Result<()>, path: &Path) -> Result<(), Error> 
     }
 }
 
-/// Creates the folder that `path` is in.
 pub(crate) fn create_parent(path: &Path) -> Result<(), Error> {
     let folder = path.parent().unwrap_or(path);
     fs::create_dir_all(folder).map_err(Error::cache("create", folder))

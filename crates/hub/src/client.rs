@@ -1,7 +1,6 @@
 //! The hub: what a repository has, and its files in the cache.
 
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -248,9 +247,7 @@ impl Client {
         let (uri, subject) = (self.resolve(snapshot, name)?, Subject::File(repo, revision, name));
         self.http.persist(watch, || {
             let reply = self.http.send(Method::Get, &uri, Some(&(0..most)), Follow::All, subject)?;
-            let mut bytes = Vec::new();
-            reply.read(|body| body.take(most).read_to_end(&mut bytes))?;
-            Ok(bytes)
+            reply.into_body().bytes(most)
         })
     }
 

@@ -14,9 +14,9 @@ use sha2::Digest;
 use ureq::http::{StatusCode, Uri};
 
 use crate::chunks::{CHUNK, Partial, STEP};
-use crate::http::{Follow, Http, Method, Reply, Subject};
+use crate::http::{Body, Follow, Http, Method, Reply, Subject};
 use crate::name::Sha256;
-use crate::{Error, Event, Watch, address};
+use crate::{Error, Event, Watch};
 
 const CONNECTIONS: usize = 4;
 
@@ -120,7 +120,6 @@ impl Transfer<'_> {
         Ok(reply)
     }
 
-    /// What is missing of neighbouring chunks.
     fn missing(&self, chunks: &Range<u64>) -> Range<u64> {
         self.partial.missing(chunks.start).start..self.partial.chunk_bytes(chunks.end.saturating_sub(1)).end
     }
@@ -198,26 +197,25 @@ impl Transfer<'_> {
         if reply.status != StatusCode::PARTIAL_CONTENT {
             return Err(reply.error("it has ranges for some requests and not for others"));
         }
-        reply.read_into(|body, buffer| {
-            while !chunks.is_empty() && !self.is_over.load(Ordering::Relaxed) {
-                self.receive_chunk(chunks.start, body, buffer)?;
-                chunks.start += 1;
-            }
-            Ok(())
-        })
+        let (mut body, mut buffer) = (reply.into_body(), vec![0; BUFFER]);
+        while !chunks.is_empty() && !self.is_over.load(Ordering::Relaxed) {
+            self.receive_chunk(chunks.start, &mut body, &mut buffer)?;
+            chunks.start += 1;
+        }
+        Ok(())
     }
 
     /// Writes what is missing of a chunk, and records it every now and then and at the end, also if that is early.
-    fn receive_chunk(&self, chunk: u64, body: &mut dyn Read, buffer: &mut [u8]) -> Result<(), Stop> {
+    fn receive_chunk(&self, chunk: u64, body: &mut Body, buffer: &mut [u8]) -> Result<(), Error> {
         let Range { start, end } = self.partial.missing(chunk);
         let (mut at, mut recorded) = (start, start);
         while at < end && !self.is_over.load(Ordering::Relaxed) {
             let most = buffer.len().min((end - at) as usize);
-            let read = match read_some(body, &mut buffer[..most]) {
+            let read = match body.read_some(&mut buffer[..most]) {
                 Ok(read) => read as u64,
                 Err(error) => {
                     self.partial.record(chunk, at)?;
-                    return Err(error.into());
+                    return Err(error);
                 }
             };
             self.partial.write(at, &buffer[..read as usize])?;
@@ -228,7 +226,7 @@ impl Transfer<'_> {
                 recorded = at;
             }
         }
-        Ok(self.partial.record(chunk, at)?)
+        self.partial.record(chunk, at)
     }
 
     /// Uses one connection for a server without ranges, from the beginning after each failure.
@@ -237,64 +235,26 @@ impl Transfer<'_> {
         loop {
             self.partial.forget();
             self.done.store(0, Ordering::Relaxed);
-            let received = reply.take().map_or_else(|| self.request(None), Ok).and_then(|reply| {
-                reply.read_into(|body, buffer| {
-                    for chunk in 0..self.partial.size().div_ceil(CHUNK) {
-                        self.receive_chunk(chunk, body, buffer)?;
-                    }
-                    if body.read(&mut buffer[..1])? == 0 { Ok(()) } else { Err(too_long().into()) }
-                })
-            });
+            let received = reply.take().map_or_else(|| self.request(None), Ok);
+            let received = received.and_then(|reply| self.receive_whole(reply));
             let Err(error) = received else { return Ok(()) };
             failures += 1;
             self.recover(error, failures)?;
         }
     }
 
+    fn receive_whole(&self, reply: Reply) -> Result<(), Error> {
+        let (mut body, mut buffer) = (reply.into_body(), vec![0; BUFFER]);
+        for chunk in 0..self.partial.size().div_ceil(CHUNK) {
+            self.receive_chunk(chunk, &mut body, &mut buffer)?;
+        }
+        body.finish()
+    }
+
     fn advance(&self, bytes: u64) {
         let done = self.done.fetch_add(bytes, Ordering::Relaxed) + bytes;
         (self.watch)(Event::Received { done, total: self.partial.size() });
     }
-}
-
-enum Stop {
-    Body(std::io::Error),
-    Disk(Error),
-}
-
-impl From<std::io::Error> for Stop {
-    fn from(error: std::io::Error) -> Stop {
-        Stop::Body(error)
-    }
-}
-
-impl From<Error> for Stop {
-    fn from(error: Error) -> Stop {
-        Stop::Disk(error)
-    }
-}
-
-impl Reply {
-    /// Reads the body by `read`, which also gets a buffer.
-    fn read_into(self, read: impl FnOnce(&mut dyn Read, &mut [u8]) -> Result<(), Stop>) -> Result<(), Error> {
-        let host = address::host(&self.uri).to_owned();
-        let mut buffer = vec![0; BUFFER];
-        read(&mut self.into_body(), &mut buffer).map_err(|stop| match stop {
-            Stop::Body(source) => Error::Cut { host, source },
-            Stop::Disk(error) => error,
-        })
-    }
-}
-
-fn read_some(body: &mut dyn Read, buffer: &mut [u8]) -> std::io::Result<usize> {
-    match body.read(buffer)? {
-        0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
-        read => Ok(read),
-    }
-}
-
-fn too_long() -> std::io::Error {
-    std::io::Error::new(std::io::ErrorKind::InvalidData, "more bytes came than were announced")
 }
 
 fn sha256(path: &Path, watch: Watch<'_>) -> Result<Sha256, Error> {

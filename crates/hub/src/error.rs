@@ -1,5 +1,3 @@
-//! Errors.
-
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -131,7 +129,6 @@ fn wait(after: Option<Duration>) -> String {
     after.map_or_else(String::new, |after| format!(", and asks to wait for {} s", after.as_secs()))
 }
 
-/// A hint for folders that cannot be written.
 fn elsewhere(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {

@@ -54,7 +54,6 @@ pub(crate) enum Method {
     Get,
 }
 
-/// Which redirects to follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Follow {
     All,
@@ -227,6 +226,46 @@ impl Http {
     }
 }
 
+pub(crate) struct Body {
+    host: String,
+    reader: ureq::BodyReader<'static>,
+}
+
+impl Body {
+    /// Reads at least one byte.
+    pub(crate) fn read_some(&mut self, buffer: &mut [u8]) -> Result<usize, Error> {
+        match self.reader.read(buffer) {
+            Ok(0) => Err(self.cut(io::ErrorKind::UnexpectedEof.into())),
+            read => read.map_err(|source| self.cut(source)),
+        }
+    }
+
+    /// Fails if more bytes come.
+    pub(crate) fn finish(mut self) -> Result<(), Error> {
+        match self.reader.read(&mut [0]) {
+            Ok(0) => Ok(()),
+            Ok(_) => {
+                Err(self
+                    .cut(io::Error::new(io::ErrorKind::InvalidData, "more bytes came than were announced")))
+            }
+            Err(source) => Err(self.cut(source)),
+        }
+    }
+
+    /// The bytes, at most `most`.
+    pub(crate) fn bytes(mut self, most: u64) -> Result<Vec<u8>, Error> {
+        let mut bytes = Vec::new();
+        match self.reader.by_ref().take(most).read_to_end(&mut bytes) {
+            Ok(_) => Ok(bytes),
+            Err(source) => Err(self.cut(source)),
+        }
+    }
+
+    fn cut(&self, source: io::Error) -> Error {
+        Error::Cut { host: self.host.clone(), source }
+    }
+}
+
 impl Reply {
     fn location(&self) -> Option<&str> {
         self.status.is_redirection().then(|| self.header(LOCATION.as_str())).flatten()
@@ -256,7 +295,6 @@ impl Reply {
         Some((range.split_once('-')?.0.parse().ok()?, size.parse().ok()?))
     }
 
-    /// Length of the body, if the server says it.
     pub(crate) fn len(&self) -> Option<u64> {
         self.header("content-length")?.parse().ok()
     }
@@ -265,18 +303,13 @@ impl Reply {
         address::unexpected(&self.uri, what)
     }
 
-    pub(crate) fn read<T>(self, read: impl FnOnce(&mut dyn Read) -> io::Result<T>) -> Result<T, Error> {
-        let host = address::host(&self.uri).to_owned();
-        read(&mut self.body.into_reader()).map_err(|source| Error::Cut { host, source })
-    }
-
-    pub(crate) fn into_body(self) -> impl Read {
-        self.body.into_reader()
+    pub(crate) fn into_body(self) -> Body {
+        Body { host: address::host(&self.uri).to_owned(), reader: self.body.into_reader() }
     }
 
     pub(crate) fn json<T: serde::de::DeserializeOwned>(self) -> Result<T, Error> {
-        let (uri, mut bytes) = (self.uri.clone(), Vec::new());
-        self.read(|body| body.take(MAX_JSON).read_to_end(&mut bytes))?;
+        let uri = self.uri.clone();
+        let bytes = self.into_body().bytes(MAX_JSON)?;
         serde_json::from_slice(&bytes)
             .map_err(|error| address::unexpected(&uri, format!("the answer is not the hub's JSON ({error})")))
     }
@@ -296,7 +329,6 @@ fn failed(uri: &Uri, error: ureq::Error) -> Error {
     }
 }
 
-/// Whether rustls refused the connection.
 fn is_tls(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::InvalidData
 }

@@ -116,20 +116,16 @@ impl FromStr for Mix {
 
 /// The properties of a model that the choice depends on.
 #[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "the names say it")]
 pub struct Facts {
-    /// `general.architecture`.
     pub architecture: &'static str,
-    /// Layers.
     pub layers: usize,
-    /// Query heads.
     pub heads: usize,
-    /// Key and value heads.
     pub kv_heads: usize,
-    /// Experts; 0 if the model is dense.
+    /// 0 if the model is dense.
     pub experts: usize,
     /// The embedding is also the output matrix: there is no `output.weight`.
     pub tied: bool,
-    /// An imatrix is used.
     pub imatrix: bool,
     /// All tensors get the same format, as far as their rows allow.
     pub pure: bool,

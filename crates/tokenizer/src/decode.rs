@@ -1,5 +1,3 @@
-//! Decoding.
-
 use std::borrow::Borrow;
 
 use crate::Tokenizer;

@@ -1,5 +1,3 @@
-//! Errors of tokenizers.
-
 use gguf::quoted;
 
 use crate::pretokenize::pre_tokenizers;

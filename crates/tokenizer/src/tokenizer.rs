@@ -1,5 +1,3 @@
-//! A file's tokenizer.
-
 use std::collections::HashSet;
 
 use gguf::Metadata;

@@ -49,8 +49,10 @@ pub(crate) fn scores(metadata: &Metadata, n_tokens: usize) -> Result<Option<&[f3
 /// Kind of a token (`tokenizer.ggml.token_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
+    /// Any other number.
+    Undefined = 0,
     /// Text.
-    Normal,
+    Normal = 1,
     /// Replaces text that the vocabulary cannot encode.
     Unknown,
     /// A special token such as the end of a turn; user input is never encoded as one.
@@ -61,8 +63,6 @@ pub enum Kind {
     Unused,
     /// One byte, written as `<0x0A>`.
     Byte,
-    /// Any other number.
-    Undefined,
 }
 
 impl Kind {

@@ -44,7 +44,6 @@ pub(crate) enum F8 {
     E5M2,
 }
 
-/// The scales of blocks of an 8-bit tensor.
 #[derive(Clone, Debug)]
 pub(crate) struct Scales {
     pub(crate) scales: Arc<[f32]>,
@@ -124,7 +123,6 @@ impl F8 {
 }
 
 impl Scales {
-    /// The scale of element `index` of a tensor of this shape.
     fn of(&self, mut index: usize, shape: &[usize]) -> f32 {
         let (mut block, mut step) = (0, 1);
         for axis in (0..shape.len()).rev() {

@@ -104,7 +104,6 @@ impl View {
         Ok((left, right))
     }
 
-    /// Whether it has the same elements in the same order.
     pub(crate) fn has_same_elements(&self, other: &View) -> bool {
         Arc::ptr_eq(&self.source, &other.source) && self.offset == other.offset && self.axes == other.axes
     }
@@ -135,7 +134,6 @@ impl View {
         Error::tensor(self.name(), why)
     }
 
-    /// Fails unless the tensor has this many axes.
     pub(crate) fn with_axes(self, count: usize) -> Result<View, Error> {
         if self.axes.len() == count {
             return Ok(self);
@@ -172,7 +170,6 @@ impl View {
         self
     }
 
-    /// Some indices of an axis.
     pub(crate) fn narrow(mut self, axis: usize, range: std::ops::Range<usize>) -> Result<View, Error> {
         let fits = match self.axes.get_mut(axis).map(Vec::as_mut_slice) {
             Some([dim]) if range.start < range.end && range.end <= dim.len => {
@@ -234,7 +231,6 @@ impl View {
         }
     }
 
-    /// As [`View::read`], of blocks.
     pub(crate) fn read_blocks(&self, start: usize, len: usize, out: &mut Vec<u8>) {
         self.runs(start, len, |at, len| self.source.read_blocks(at, len, out));
     }

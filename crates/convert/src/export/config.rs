@@ -75,7 +75,6 @@ const NUMBERS: [(&str, &str); 3] = [
     ("rope.freq_base", "rope_theta"),
 ];
 
-/// Roles of tokens that have keys in both files.
 const ROLES: [&str; 6] = ["bos", "eos", "unk", "sep", "pad", "mask"];
 
 /// `config.json`: the model's type, its sizes as far as they are single numbers, and ids of special tokens.
@@ -170,7 +169,6 @@ pub(super) fn tokenizer_config(vocabulary: &Vocabulary) -> Result<Value, Error> 
     Ok(Value::Object(config))
 }
 
-/// The chat template, or all of them with their names.
 fn templates(metadata: &Metadata) -> Result<Option<Value>, Error> {
     const KEY: &str = "tokenizer.chat_template";
     let default = metadata.str(KEY)?;

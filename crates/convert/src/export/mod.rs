@@ -119,7 +119,6 @@ fn differences(vocabulary: &Vocabulary) -> Result<Vec<String>, Error> {
     Ok(differences.into_iter().filter(|(is_there, _)| *is_there).map(|(_, text)| text.to_owned()).collect())
 }
 
-/// What differs between the kinds of tokenizers.
 struct Parts {
     normalizer: Value,
     pre_tokenizer: Value,

@@ -1,5 +1,3 @@
-//! `tokenizer.json`.
-
 use serde_json::{Value, json};
 use tokenizer::{Encode, Tokenizer};
 
@@ -7,7 +5,6 @@ use super::Error;
 use super::vocabulary::Vocabulary;
 use super::{bpe, spm, unigram, wordpiece};
 
-/// Texts that tokenizers treat differently.
 const PROBES: [&str; 12] = [
     "",
     " ",

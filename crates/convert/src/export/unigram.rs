@@ -1,5 +1,3 @@
-//! Unigram.
-
 use base64::Engine;
 use gguf::Array;
 use serde_json::{Value, json};

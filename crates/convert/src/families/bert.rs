@@ -136,7 +136,6 @@ fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
     encoder(config, keys)
 }
 
-/// The keys of all encoders.
 pub(super) fn encoder(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
     common(config, keys)?;
     keys.set("attention.causal", false);

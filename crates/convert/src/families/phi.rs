@@ -25,7 +25,6 @@ fn parameters(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Values of a head that are rotated.
 fn rotated(config: &Config, rope: &Rope<'_>) -> Result<usize, Error> {
     let part = rope.partial()?.unwrap_or(1.0);
     Ok((part * config.hidden()? as f32) as usize / config.heads()?)

@@ -1,5 +1,3 @@
-//! Errors and warnings.
-
 use std::path::PathBuf;
 
 use gguf::quoted;
@@ -67,7 +65,6 @@ pub enum Warning {
     BeyondF16 { tensor: String, largest: f32, format: Format },
 }
 
-/// The first few names, and how many more there are.
 pub(super) fn listed(names: &[String]) -> String {
     const SHOWN: usize = 4;
     let shown: Vec<String> = names.iter().take(SHOWN).map(|name| quoted(name).to_string()).collect();

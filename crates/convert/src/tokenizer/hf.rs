@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use gguf::quoted;
 use indexmap::IndexMap;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokenizers::{AddedToken, Tokenizer};
 
 use super::folder::{Added, Folder, TokenizerConfig, token_text};
@@ -196,20 +196,12 @@ fn special_texts(entries: &IndexMap<String, Value>, class: Option<&str>) -> Vec<
             push(entry);
         }
     }
-    let extra = entries.get("extra_special_tokens").filter(|extra| !is_empty(extra));
+    let none = [Value::Null, json!([]), json!({})];
+    let extra = entries.get("extra_special_tokens").filter(|extra| !none.contains(extra));
     match extra.or_else(|| entries.get("additional_special_tokens")) {
         Some(Value::Array(tokens)) => tokens.iter().for_each(&mut push),
         Some(Value::Object(tokens)) => tokens.values().for_each(push),
         _ => {}
     }
     special.into_iter().collect()
-}
-
-fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Array(values) => values.is_empty(),
-        Value::Object(values) => values.is_empty(),
-        _ => false,
-    }
 }

@@ -49,7 +49,6 @@ fn byte_level(folder: &Folder, config: &TokenizerConfig) -> Result<Value, Error>
     }))
 }
 
-/// The lines of `merges.txt`; none if it does not exist.
 pub(super) fn merges(folder: &Folder) -> Result<Vec<String>, Error> {
     const NAME: &str = "merges.txt";
     let text = folder.text(NAME)?.unwrap_or_default();

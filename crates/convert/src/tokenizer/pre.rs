@@ -49,7 +49,6 @@ fn by_hash(hash: &str) -> Option<&'static str> {
         .find_map(|mut row| row.next().filter(|known| *known == hash).and_then(|_| row.next()))
 }
 
-/// How a `tokenizer.json` splits text.
 #[derive(Default)]
 struct Splits {
     /// Regular expressions, in the way that crates/tokenizer writes them if possible.

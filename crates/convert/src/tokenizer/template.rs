@@ -1,5 +1,3 @@
-//! Chat templates.
-
 use gguf::Metadata;
 use indexmap::{IndexMap, IndexSet};
 use serde::Deserialize;
@@ -41,7 +39,6 @@ pub(super) fn read(folder: &Folder, stated: Option<&Value>) -> Result<Vec<Named>
     }
 }
 
-/// A template, or a list of named ones.
 fn parse(folder: &Folder, name: &str, value: &Value) -> Result<Vec<Named>, Error> {
     match value {
         Value::String(template) => Ok(vec![Named::new(DEFAULT, template.clone())]),

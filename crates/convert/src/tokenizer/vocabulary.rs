@@ -1,21 +1,8 @@
-//! A vocabulary on its way to the metadata.
-
 use gguf::Metadata;
+pub(super) use tokenizer::Kind as TokenType;
 
 /// Maximum number of tokens, that of `crates/tokenizer`: twice that of real models.
 pub(super) const MAX_TOKENS: usize = 1 << 20;
-
-/// `tokenizer.ggml.token_type`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(i32)]
-pub(super) enum TokenType {
-    Normal = 1,
-    Unknown = 2,
-    Control = 3,
-    UserDefined = 4,
-    Unused = 5,
-    Byte = 6,
-}
 
 /// Texts, types and, unless it is BPE or WordPiece, scores of the tokens, by id.
 #[derive(Debug, Default)]
