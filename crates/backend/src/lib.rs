@@ -5,6 +5,7 @@
 //! families or requests.
 
 mod bind;
+mod cache_block;
 mod draw;
 mod error;
 mod group;
@@ -19,13 +20,13 @@ use graph::{Graph, Rows};
 use quant::Format;
 
 pub use bind::{BoundModel, BoundProgram};
+pub use cache_block::CacheBlock;
 pub use draw::{Draw, Filter, MAX_CANDIDATES, Penalties};
 pub use error::{Error, Feature, MemoryKind, Remedy, readable_size};
 pub use group::{GroupId, Member, lock};
 pub use host::{HostBudget, host_memory};
 pub use kv_layout::{
-    BlockTable, CacheBlock, KV_BLOCK, KvFormat, KvLayout, KvType, SLOTS, StoreLayout, UnknownKvFormat,
-    first_needed_block,
+    BlockTable, KV_BLOCK, KvFormat, KvLayout, KvType, SLOTS, StoreLayout, UnknownKvFormat, first_needed_block,
 };
 pub use outputs::{
     Answer, Outputs, Pending, Ticket, arg_max, greedy_token, log_sum_exp, top_log_probabilities,

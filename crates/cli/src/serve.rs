@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, SyncSender};
 use std::time::Duration;
 
 use anyhow::{anyhow, bail, ensure};
-use backend::PAGE;
+use backend::KV_BLOCK;
 use clap::builder::FalseyValueParser;
 use clap::{Arg, ValueEnum};
 use engine::models::Pooling;
@@ -390,7 +390,7 @@ impl Named {
         }
         let (model, network) = (serving.template.apply(model)?, self.args.open.network);
         let engine = load::serving(model, &serving.writing, network, |options| serving.adjust(options))?;
-        let (limits, cached) = (engine.limits(), engine.load().pages * PAGE);
+        let (limits, cached) = (engine.limits(), engine.load().blocks * KV_BLOCK);
         let (requests, n_ctx) = (limits.sequences, limits.n_ctx);
         output::note(format_args!(
             "{name}: {requests} requests at once, each up to {n_ctx} tokens; {cached} tokens in the KV cache"
@@ -424,7 +424,7 @@ impl Serving {
         let n_ctx = options.n_ctx.unwrap_or(engine::DEFAULT_N_CTX);
         let default = n_ctx.saturating_mul(CONTEXTS.min(options.sequences));
         let tokens = self.cache_tokens.map_or(default, NonZero::get);
-        options.pages = Some(tokens.max(n_ctx).div_ceil(PAGE));
+        options.blocks = Some(tokens.max(n_ctx).div_ceil(KV_BLOCK));
     }
 }
 

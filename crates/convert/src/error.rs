@@ -1,3 +1,5 @@
+//! Why a checkpoint cannot be converted.
+
 use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};

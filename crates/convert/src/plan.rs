@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::families::Family;
 use crate::keys::Keys;
 use crate::output::{Output, Outputs};
-use crate::rules::{COMMON, Place, Rule};
+use crate::rules::{COMMON, Place, Rule, number_after};
 use crate::{Error, describe, tokenizer, unsupported};
 
 /// The formats that matrices can get; vectors stay in F32. Other mixes are made by [`crate::quantize`].
@@ -175,10 +175,6 @@ fn prediction_layers(config: &Config) -> Result<Range<usize>, Error> {
     let layers = config.layers()?;
     let more = config.u32(&["num_nextn_predict_layers", "num_mtp_layers"])?.unwrap_or(0) as usize;
     Ok(layers..layers + more)
-}
-
-pub(crate) fn number_after(prefix: &str, name: &str) -> Option<usize> {
-    name.strip_prefix(prefix)?.split('.').next()?.parse().ok()
 }
 
 pub(crate) fn find<'r>(family: &'r Family, name: &str) -> Option<(&'r Rule, Place)> {

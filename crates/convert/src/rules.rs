@@ -197,3 +197,8 @@ mod tests {
         }
     }
 }
+
+/// The number between `prefix` and the next dot of a tensor's name.
+pub(crate) fn number_after(prefix: &str, name: &str) -> Option<usize> {
+    name.strip_prefix(prefix)?.split('.').next()?.parse().ok()
+}

@@ -8,8 +8,8 @@ use graph::{Gating, Op};
 use crate::Error;
 use crate::config::Config;
 use crate::output::Output;
-use crate::plan::number_after;
 use crate::rope::Rope;
+use crate::rules::number_after;
 
 /// Fails if the model's graph needs a tensor that is not there or weighs experts otherwise, or if positions would be scaled otherwise.
 /// Returns warnings.

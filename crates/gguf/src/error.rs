@@ -1,3 +1,5 @@
+//! Errors: what is wrong with a file, where, what was expected, and what to do.
+
 use std::io;
 
 use quant::{Format, UnsupportedFormat};

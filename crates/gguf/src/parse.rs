@@ -10,11 +10,11 @@ use std::ops::Range;
 
 use quant::{Format, UnsupportedFormat};
 
-use crate::cursor::{At, Cursor};
+use crate::cursor::{At, Cursor, Element};
 use crate::error::{Fault, Problem, quoted};
 use crate::metadata::Metadata;
 use crate::tensor::byte_len;
-use crate::value::{Element, Value};
+use crate::value::Value;
 use crate::{DEFAULT_ALIGNMENT, MAX_DIMS};
 
 /// The parsed header; the data of every tensor is within the file.

@@ -1,3 +1,5 @@
+//! Tensors.
+
 use bytes::Bytes;
 use quant::{Format, UnsupportedFormat};
 

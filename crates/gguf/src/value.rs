@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::MAX_ARRAY_DEPTH;
-use crate::cursor::{At, Cursor};
+use crate::cursor::{At, Cursor, Element};
 use crate::error::{Problem, quoted};
 
 /// Defines the value types from a table of id, variant, Rust type, and name with its article.
@@ -179,49 +179,6 @@ impl From<&str> for Value {
         Value::String(value.to_owned())
     }
 }
-
-/// A value, or an element of an array that is nested `depth` deep: 1 in the array of a key, 0 without an array.
-pub(crate) trait Element: Sized {
-    /// One and many of them, for messages.
-    const NAMES: [&'static str; 2] = ["an array element", "array elements"];
-
-    /// Least bytes in a file.
-    fn least(cursor: &Cursor) -> u64 {
-        cursor.length_size()
-    }
-
-    fn read(cursor: &mut Cursor, what: &'static str, depth: usize) -> Result<Self, At>;
-
-    fn write(&self, out: &mut Vec<u8>, depth: usize) -> Result<(), Problem>;
-
-    fn short(&self) -> String;
-}
-
-macro_rules! numbers {
-    ($($type:ty),+) => {$(
-        impl Element for $type {
-            fn least(_: &Cursor) -> u64 {
-                size_of::<$type>() as u64
-            }
-
-            fn read(cursor: &mut Cursor, what: &'static str, _: usize) -> Result<$type, At> {
-                let bytes = cursor.take(size_of::<$type>() as u64, what)?;
-                Ok(<$type>::from_le_bytes(bytes.try_into().unwrap_or_default()))
-            }
-
-            fn write(&self, out: &mut Vec<u8>, _: usize) -> Result<(), Problem> {
-                out.extend(self.to_le_bytes());
-                Ok(())
-            }
-
-            fn short(&self) -> String {
-                self.to_string()
-            }
-        }
-    )+};
-}
-
-numbers!(u8, i8, u16, i16, u32, i32, f32, u64, i64, f64);
 
 impl Element for bool {
     fn least(_: &Cursor) -> u64 {

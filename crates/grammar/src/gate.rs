@@ -5,8 +5,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::template::{AnswerPart, Leads, Marks, Next as Found, Preamble};
 
-use crate::Trigger;
 use crate::vocabulary::Vocabulary;
+
+/// The token or text that starts a grammar ([`Grammar::after`](crate::Grammar::after)).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trigger {
+    /// A token, such as the one of `<tool_call>`.
+    Token(u32),
+    /// A text, be it one token or several. It may be the text of a special token.
+    Text(String),
+}
 
 /// White space and marks between reasoning and content, at most: without a bound, a model may write nothing else.
 const MAX_SKIPPED: u8 = 8;

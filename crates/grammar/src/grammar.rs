@@ -6,21 +6,12 @@ use std::sync::Arc;
 use engine::template::{Preamble, Segment, Trigger as CallTrigger};
 use llguidance::Matcher;
 
-use crate::gate::{Gate, Gates};
+use crate::gate::{Gate, Gates, Trigger};
 use crate::vocabulary::Vocabulary;
 use crate::{Error, Source};
 
 /// Longest message of llguidance that is passed on, in characters: some repeat the grammar.
 const MAX_MESSAGE: usize = 1000;
-
-/// The token or text that starts a grammar ([`Grammar::after`]).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trigger {
-    /// A token, such as the one of `<tool_call>`.
-    Token(u32),
-    /// A text, be it one token or several. It may be the text of a special token.
-    Text(String),
-}
 
 /// A compiled grammar. Copies are cheap.
 #[derive(Clone)]

@@ -34,6 +34,9 @@ const MAX_PATTERN_PROPERTIES: usize = 128;
 /// White space in JSON: a space, or line breaks with indentation, as in llama.cpp. With more, small models write nothing else.
 const SPACE: &str = r"\x20|(\x0D?\x0A){1,2}[\x20\x09]{0,20}";
 
+/// The value of a keyword for llguidance, or nothing if it asserts nothing.
+type Checked = Result<Option<Value>, SchemaProblem>;
+
 /// Where in a schema, and what is wrong there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {problem}", at(pointer))]

@@ -1,3 +1,5 @@
+//! Errors.
+
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;

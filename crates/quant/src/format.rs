@@ -2,9 +2,6 @@
 
 use std::fmt;
 
-use crate::encode::{quantize, round};
-use crate::*;
-
 /// Passes the table of formats to a macro: name, GGUF type id, values and bytes per block, struct.
 macro_rules! formats {
     ($then:ident) => {
@@ -38,6 +35,8 @@ macro_rules! formats {
         }
     };
 }
+pub(crate) use formats;
+
 macro_rules! define {
     ($($kind:ident $format:ident = $id:literal, $len:literal in $bytes:literal: $block:ident;)+) => {
         /// The storage format of a tensor. Names and ids are ggml's.
@@ -59,32 +58,6 @@ macro_rules! define {
 }
 
 formats!(define);
-
-macro_rules! implement {
-    (
-        $(float $float:ident = $float_id:literal, 1 in $float_bytes:literal: $value:ident;)+
-        $(block $format:ident = $id:literal, $len:literal in $bytes:literal: $block:ident;)+
-    ) => {
-        impl Format {
-            pub(crate) fn decode(self, bytes: &[u8], out: &mut [f32]) {
-                match self {
-                    $(Format::$float => crate::block::dequantize::<$value, _>(bytes, out),)+
-                    $(Format::$format => crate::block::dequantize::<$block, _>(bytes, out),)+
-                }
-            }
-
-            /// Quantises to whole blocks. Floats round to the nearest value.
-            pub(crate) fn encode(self, x: &[f32], importance: Option<&[f32]>, out: &mut [u8]) {
-                match self {
-                    $(Format::$float => round(x, out, |x| $value::nearest(x).0),)+
-                    $(Format::$format => quantize::<$block, _>(x, importance, out),)+
-                }
-            }
-        }
-    };
-}
-
-formats!(implement);
 
 /// A GGUF tensor type without a [`Format`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -5,6 +5,7 @@
 //! files, tensors and hardware.
 
 mod block;
+mod codec;
 mod e4m3;
 mod encode;
 mod fit;

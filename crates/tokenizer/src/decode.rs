@@ -1,3 +1,5 @@
+//! Decoding.
+
 use std::borrow::Borrow;
 
 use crate::Tokenizer;

@@ -1,3 +1,5 @@
+//! Errors of tokenizers.
+
 use gguf::quoted;
 
 use crate::pretokenize::pre_tokenizers;

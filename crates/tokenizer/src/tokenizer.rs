@@ -1,3 +1,5 @@
+//! A file's tokenizer.
+
 use std::collections::HashSet;
 
 use gguf::Metadata;

@@ -5,7 +5,7 @@ mod fits;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use backend::{KvLayout, PAGE, Taps};
+use backend::{KV_BLOCK, KvLayout, Taps};
 use engine::{Model, Options};
 use gguf::{Array, Gguf, UnsupportedTensor, Value};
 use graph::{Graph, Group, Mask};
@@ -265,15 +265,15 @@ fn memory_needed(
 
 fn kv_groups(graph: &Graph, kv_layout: &KvLayout) -> Vec<KvGroup> {
     let layouts = kv_layout.stores(graph);
-    let groups = graph.groups().iter().zip(&kv_layout.pages).enumerate();
-    let group = |(number, (group, pages)): (usize, (&Group, &usize))| {
+    let groups = graph.groups().iter().zip(&kv_layout.blocks).enumerate();
+    let group = |(number, (group, blocks)): (usize, (&Group, &usize))| {
         let stores = graph.stores().zip(&layouts).filter(|((id, _), _)| graph.store_group(*id) == number);
         let bytes: Vec<u64> = stores.map(|(_, layout)| layout.bytes()).collect();
         KvGroup {
             window: group.mask.span(),
             mask: group.mask,
             stores: bytes.len(),
-            positions: pages.saturating_mul(PAGE),
+            positions: blocks.saturating_mul(KV_BLOCK),
             bytes: bytes.into_iter().fold(0, u64::saturating_add),
         }
     };

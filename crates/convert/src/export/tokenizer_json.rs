@@ -1,3 +1,5 @@
+//! `tokenizer.json`.
+
 use serde_json::{Value, json};
 use tokenizer::{Encode, Tokenizer};
 

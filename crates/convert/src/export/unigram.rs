@@ -1,3 +1,5 @@
+//! Unigram.
+
 use base64::Engine;
 use gguf::Array;
 use serde_json::{Value, json};

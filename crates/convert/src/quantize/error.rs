@@ -1,3 +1,5 @@
+//! Errors and warnings.
+
 use std::path::PathBuf;
 
 use gguf::quoted;

@@ -1,3 +1,5 @@
+//! Chat templates.
+
 use gguf::Metadata;
 use indexmap::{IndexMap, IndexSet};
 use serde::Deserialize;

@@ -1,3 +1,5 @@
+//! A vocabulary on its way to the metadata.
+
 use gguf::Metadata;
 pub(super) use tokenizer::Kind as TokenType;
 

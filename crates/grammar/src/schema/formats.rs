@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{SchemaProblem, values};
+use super::{Checked, SchemaProblem};
 
 /// The formats of texts that are enforced.
 const TEXTS: [&str; 10] =
@@ -30,7 +30,7 @@ const NUMBERS: [(&str, Option<f64>, Option<f64>); 12] = [
     ("double", None, None),
 ];
 
-pub(super) fn check(name: &str, value: &Value) -> values::Checked {
+pub(super) fn check(name: &str, value: &Value) -> Checked {
     let text = value.as_str().unwrap_or_default();
     if TEXTS.contains(&text) || NUMBERS.iter().any(|(known, ..)| *known == text) {
         return Ok(Some(value.clone()));

@@ -2,10 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{SchemaProblem, formats, pattern, pointer};
-
-/// The value of a keyword for llguidance, or nothing if it asserts nothing.
-pub(super) type Checked = Result<Option<Value>, SchemaProblem>;
+use super::{Checked, SchemaProblem, formats, pattern, pointer};
 
 pub(super) type Check = fn(&str, &Value) -> Checked;
 

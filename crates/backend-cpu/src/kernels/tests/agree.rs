@@ -138,7 +138,7 @@ fn attention_agrees() {
     }
 }
 
-/// Windows that begin and end anywhere in pages and chunks, for one row and many, some larger than the sequence.
+/// Windows that begin and end anywhere in blocks and chunks, for one row and many, some larger than the sequence.
 #[test]
 fn attention_matches_its_formula() {
     let exact = |shape| {

@@ -1,6 +1,6 @@
 //! Calls of each kernel on pseudo-random values in buffers next to a guard page.
 
-use backend::{BlockTable, KvFormat, KvType, PAGE, Row, Sequence, Step, StoreLayout};
+use backend::{BlockTable, KV_BLOCK, KvFormat, KvType, Row, Sequence, Step, StoreLayout};
 use bytes::Bytes;
 use graph::{Glu, Group, Map, Mask, NormKind, Pairing, Score};
 use quant::Format;
@@ -127,28 +127,28 @@ impl Calls {
         y.to_vec()
     }
 
-    /// `[rows, heads * v_dim]`. Pages that no row sees are freed and overwritten first.
+    /// `[rows, heads * v_dim]`. Blocks that no row sees are freed and overwritten first.
     pub(super) fn attend(&self, shape: Attention) -> Vec<f32> {
         let Attention { format, rows, positions, heads, kv_heads, k_dim, v_dim, mask, cap } = shape;
-        let (pages, group) = (positions.div_ceil(PAGE), Group { mask });
+        let (blocks, group) = (positions.div_ceil(KV_BLOCK), Group { mask });
         let store = graph::Store { heads: kv_heads, k_dim, v_dim, mask };
-        let layout = StoreLayout { store, pages, format };
+        let layout = StoreLayout { store, blocks, format };
         let mut store = guard::at(self.side, || Kv::new(&layout)).expect("enough memory");
         let k = self.values(positions * kv_heads * k_dim, 1);
         let v = self.values(positions * kv_heads * v_dim, 2);
         self.label(format_args!("store for {shape:?}"));
         let mut write = |positions: usize, k: &[f32], v: &[f32]| {
-            let sequence = Sequence::uniform(0, positions, 1, 0..pages as u32);
+            let sequence = Sequence::uniform(0, positions, 1, 0..blocks as u32);
             let step = Step::new(Row::logits(vec![0; positions], []), vec![sequence]).expect("a good step");
             (self.kernels.write_kv)(&mut store, 0, k, v, &step);
         };
         write(positions, &k, &v);
-        let first = group.mask.first_visible(positions - rows) / PAGE;
+        let first = group.mask.first_visible(positions - rows) / KV_BLOCK;
         if first > 0 {
-            let [k, v] = [k_dim, v_dim].map(|dim| vec![f32::NAN; first * PAGE * kv_heads * dim]);
-            write(first * PAGE, &k, &v);
+            let [k, v] = [k_dim, v_dim].map(|dim| vec![f32::NAN; first * KV_BLOCK * kv_heads * dim]);
+            write(first * KV_BLOCK, &k, &v);
         }
-        let table = BlockTable { first, pages: (first as u32..pages as u32).collect() };
+        let table = BlockTable { first, blocks: (first as u32..blocks as u32).collect() };
         let tables = [table].into();
         let sequence = Sequence { n_past: positions - rows, len: rows, tables, ..Sequence::default() };
         let step = Step::new(Row::logits(vec![0; rows], []), vec![sequence]).expect("a good step");
