@@ -107,7 +107,6 @@ struct State {
     /// The states of recurrent operations, by [`ValueId`]; other operations have none.
     slots: Vec<Slots>,
     budget: HostBudget,
-    /// Bytes of the values of all programs.
     activation_bytes: u64,
     member: Option<Member>,
 }

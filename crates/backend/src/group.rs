@@ -28,11 +28,9 @@ struct Group {
 
 #[derive(Default)]
 struct State {
-    /// The summands of the current sum, by rank.
     summands: Vec<Vec<f32>>,
     /// Members that have given theirs, or have read those of all.
     arrived: usize,
-    /// How often all have arrived.
     rounds: u64,
     /// Why the current step has ended early.
     failure: Option<Error>,
@@ -115,7 +113,7 @@ impl Group {
     }
 }
 
-/// Locks `mutex` and ignores poisoning. A panic leaves no inconsistent data in backends: the next step overwrites that of the failed one.
+/// Locks `mutex` and ignores poisoning: the next step overwrites the data of a step that panicked.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -106,9 +106,11 @@ pub trait Driver: Send + Sync {
     fn find(&self) -> Vec<Arc<dyn Device>>;
 }
 
+type Devices = Vec<Arc<dyn Device>>;
+
 /// The devices of all drivers of a program. A driver is queried on first use, and once.
 pub struct Registry {
-    drivers: Vec<(Box<dyn Driver>, OnceLock<Vec<Arc<dyn Device>>>)>,
+    drivers: Vec<(Box<dyn Driver>, OnceLock<Devices>)>,
 }
 
 impl Registry {

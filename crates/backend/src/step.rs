@@ -197,11 +197,8 @@ pub struct Step {
 }
 
 impl Step {
-    /// A step of `rows`, assigned to `sequences` in order.
-    ///
-    /// # Errors
-    /// If the sequences do not cover the rows, lack blocks for them or write to the same block, if the rows of a span are not all
-    /// there, or if a draw is out of range.
+    /// A step of `rows`, assigned to `sequences` in order. Fails if the sequences do not cover the rows, lack blocks or write to the
+    /// same block, if a span is incomplete, or a draw is out of range.
     pub fn new(rows: Vec<Row>, sequences: Vec<Sequence>) -> Result<Step, Error> {
         let invalid = |why: String| Err(Error::Step(why));
         let covered = sequences.iter().fold(0usize, |rows, sequence| rows.saturating_add(sequence.len));

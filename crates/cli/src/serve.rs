@@ -40,7 +40,7 @@ pub(crate) struct Args {
     /// Models that are loaded at once; the one unused for the longest time makes room
     #[arg(long, value_name = "N", default_value = "4", env, help_heading = "Model")]
     models_max: NonZero<usize>,
-    /// Unload a model that nobody has used for so many seconds, until it is asked for again
+    /// Unload a model after so many idle seconds, until it is requested again
     #[arg(long, alias = "sleep-idle-seconds", value_name = "SECONDS", env, help_heading = "Model")]
     keep_alive: Option<NonZero<u64>>,
     #[command(flatten)]
@@ -172,7 +172,7 @@ impl KeyArgs {
     fn read(&self) -> anyhow::Result<Keys> {
         Ok(match (&self.api_key, &self.api_key_file) {
             (Some(key), _) if key.trim().is_empty() => {
-                bail!(Usage("--api-key is empty, by which anybody could use the server".to_owned()))
+                bail!(Usage("--api-key is empty, so that any client could use the server".to_owned()))
             }
             (Some(key), _) => Keys::new([key.trim()]),
             (None, Some(file)) => Keys::read(file)?,

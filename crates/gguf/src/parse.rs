@@ -36,8 +36,7 @@ pub(crate) struct Info {
     pub(crate) format: Result<Format, UnsupportedFormat>,
     /// File offset of the entry in the tensor list.
     at: u64,
-    /// Bytes of the data, empty if the format is unknown: counted from the start of all data until [`locate_data`], then from that
-    /// of the file, within which they are.
+    /// Bytes of the data, from the start of all data, after [`locate_data`] from that of the file; empty for an unknown format.
     pub(crate) data: Range<u64>,
 }
 

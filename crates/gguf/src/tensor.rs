@@ -10,8 +10,7 @@ use crate::error::Problem;
 pub struct Tensor {
     /// The name, such as `blk.0.attn_q.weight`; unique in a model.
     pub name: String,
-    /// Dimensions as in the file, fastest first, at most 4, none zero: `[2048, 256]` is 256 contiguous rows of 2048
-    /// values.
+    /// 1 to 4 dimensions as in the file, fastest first, none zero: `[2048, 256]` is 256 contiguous rows of 2048 values.
     pub shape: Vec<usize>,
     /// Storage format.
     pub format: Format,

@@ -218,7 +218,7 @@ impl IntoResponse for ApiError {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         if matches!(self.kind, Kind::BodyTooLarge | Kind::BodyTimeout) {
-            // Nobody reads the rest of the body: a client that sent its next request here would get no answer.
+            // The rest of the body is not read: a client that sent its next request here would get no answer.
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         response.extensions_mut().insert(self);

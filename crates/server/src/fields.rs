@@ -169,7 +169,7 @@ async fn bytes(request: Request, limits: &Limits) -> Result<Bytes, ApiError> {
         let message = format!("request body too large: more than {most} bytes; send less");
         ApiError::new(Kind::BodyTooLarge, message)
     };
-    // Nobody has to send what is refused by its length.
+    // A client need not send a body that is refused by its length.
     if body.size_hint().lower() > limits.body as u64 {
         return Err(too_large());
     }

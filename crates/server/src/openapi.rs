@@ -127,7 +127,7 @@ impl Endpoint {
             let mut success =
                 json!({ "description": "The answer.", "content": content.collect::<Map<_, _>>() });
             if method == "post" {
-                let help = "Names of the fields that were ignored: nobody here knows them.";
+                let help = "Names of the fields that were ignored: the server does not know them.";
                 success["headers"] =
                     json!({ "x-ignored-fields": { "description": help, "schema": { "type": "string" } } });
             }

@@ -55,7 +55,7 @@ impl Nccl {
             match unsafe { Library::new(name) } {
                 Ok(library) => {
                     // SAFETY: the functions have these types in every NCCL 2.
-                    let found = unsafe { Nccl::of(library) };
+                    let found = unsafe { Nccl::load(library) };
                     return found.map_err(|error| format!("{name}: {error}"));
                 }
                 Err(error) => {
@@ -74,7 +74,7 @@ impl Nccl {
     ///
     /// # Safety
     /// The library is NCCL 2.
-    unsafe fn of(library: Library) -> Result<Nccl, libloading::Error> {
+    unsafe fn load(library: Library) -> Result<Nccl, libloading::Error> {
         // SAFETY: the caller knows that the library is NCCL.
         unsafe {
             Ok(Nccl {

@@ -209,7 +209,7 @@ impl MessageWriter {
             }
             Change::Ended { index } => {
                 if self.items.list[index].kind == Kind::Reasoning {
-                    // Nobody signs what the model thinks, but clients wait for it.
+                    // Thoughts have no signature, but clients wait for one.
                     out.event(&delta(index, json!({ "type": "signature_delta", "signature": "" })));
                 }
                 out.event(&json!({ "type": "content_block_stop", "index": index }));

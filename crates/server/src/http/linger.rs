@@ -72,7 +72,7 @@ impl HttpBody for Read {
 impl Drop for Read {
     fn drop(&mut self) {
         if let Some(rest) = self.rest.take().filter(|_| !self.body.is_end_stream()) {
-            // Nobody waits for it if the request itself was dropped.
+            // Nothing waits for it if the request itself was dropped.
             let _ = rest.send(std::mem::take(&mut self.body));
         }
     }
