@@ -167,6 +167,11 @@ pub(crate) fn plus_one(view: View, _: &Config) -> Result<View, Error> {
     Ok(view.then(|value| value + 1.0))
 }
 
+/// The number between `prefix` and the next dot of a tensor's name.
+pub(crate) fn number_after(prefix: &str, name: &str) -> Option<usize> {
+    name.strip_prefix(prefix)?.split('.').next()?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -196,9 +201,4 @@ mod tests {
             assert_eq!(rename("norm", &[]).place(name).map(|place| place.ending), Some(ending));
         }
     }
-}
-
-/// The number between `prefix` and the next dot of a tensor's name.
-pub(crate) fn number_after(prefix: &str, name: &str) -> Option<usize> {
-    name.strip_prefix(prefix)?.split('.').next()?.parse().ok()
 }
