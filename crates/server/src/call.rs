@@ -17,7 +17,6 @@ use crate::keys::Client;
 use crate::models::Served;
 use crate::openai::conversation::Format;
 use crate::openapi::describe_params;
-use crate::prompts::Prompts;
 
 /// The fields of the engine's parameters and of the queue, which all endpoints that write text have.
 pub(crate) struct Sampling {
@@ -52,95 +51,58 @@ impl Body for Sampling {
 }
 
 impl Sampling {
-    /// The parameters; those that are not given are as in `defaults`.
-    pub(crate) fn over(mut self, defaults: &Params) -> Result<Parameters, ApiError> {
+    /// A request without an input; the parameters that are not given are as in `defaults`.
+    pub(crate) fn over(mut self, defaults: &Params) -> Result<Request, ApiError> {
         let mut params = defaults.clone();
         params.take(&mut self.given)?;
-        Ok(Parameters { params, queue: self.queue, progress: false })
+        let Queue { priority, cache_salt, t_max_predict_ms } = self.queue;
+        // llama-server's limit of time, which is none if it is not above 0.
+        let time = t_max_predict_ms.and_then(|time| u64::try_from(time).ok()).filter(|&time| time > 0);
+        params.time_limit = time.map(Duration::from_millis);
+        let cache_salt = cache_salt.unwrap_or_default().into_bytes();
+        let tenant = Tenant { priority, cache_salt, ..Tenant::default() };
+        Ok(Request { params, tenant, is_eager: true, ..Request::new(Vec::new()) })
     }
 
     /// The same of a protocol in which a call has one answer.
-    pub(crate) fn one_over(self, defaults: &Params) -> Result<Parameters, ApiError> {
-        let parameters = self.over(defaults)?;
-        match parameters.params.n {
-            1 => Ok(parameters),
+    pub(crate) fn one_over(self, defaults: &Params) -> Result<Request, ApiError> {
+        let request = self.over(defaults)?;
+        match request.params.n {
+            1 => Ok(request),
             n => Err(ApiError::unsupported("n", format!("is {n}, but there is one answer; leave it out"))),
         }
     }
 }
 
-pub(crate) struct Parameters {
-    pub(crate) params: Params,
-    queue: Queue,
-    /// Report progress of the prefill.
-    pub(crate) progress: bool,
-}
-
-pub(crate) struct Call {
-    /// Each has [`Params::n`] answers.
-    pub(crate) inputs: Vec<Input>,
-    /// The field of the inputs, for errors.
-    pub(crate) input_field: &'static str,
-    pub(crate) parameters: Parameters,
-    pub(crate) format: Format,
-    /// Report log-probabilities of the prompts' tokens, and of this many most likely tokens.
-    pub(crate) prompt_logprobs: Option<usize>,
-}
-
-impl Call {
-    pub(crate) fn chat(conversation: rustorch::Conversation, parameters: Parameters, format: Format) -> Call {
-        let inputs = vec![conversation.into()];
-        Call { inputs, input_field: "messages", parameters, format, prompt_logprobs: None }
+/// Submits requests, each of which has [`Params::n`] answers in `format`. Errors name the field of the input `input_field`. Fails
+/// if the server is at capacity, or a request is invalid.
+pub(crate) async fn submit(
+    app: &Arc<App>,
+    served: &Arc<Served>,
+    client: &Client,
+    input_field: &'static str,
+    mut requests: Vec<Request>,
+    format: Format,
+) -> Result<Answers, ApiError> {
+    let n = requests.iter().map(|request| request.params.n).sum();
+    let admission = app.admit(client, n)?;
+    let (format_field, format) = format.unzip();
+    let failed = |error| ApiError::from_model(error, input_field, format_field.unwrap_or("response_format"));
+    for request in &mut requests {
+        request.format = format.clone();
+        request.tenant.client = client.number();
+        request.tenant.cache_salt = client.salt(&request.tenant.cache_salt);
     }
-
-    pub(crate) fn texts(prompts: Prompts, parameters: Parameters, format: Format) -> Call {
-        let inputs = prompts.inputs();
-        Call { inputs, input_field: "prompt", parameters, format, prompt_logprobs: None }
-    }
-
-    /// Submits the call. Fails if the server is at capacity, or the request is invalid.
-    pub(crate) async fn start(
-        self,
-        app: &Arc<App>,
-        served: &Arc<Served>,
-        client: &Client,
-    ) -> Result<Answers, ApiError> {
-        let Call { inputs, input_field, parameters, format, prompt_logprobs } = self;
-        let Parameters { mut params, queue, progress } = parameters;
-        let n = inputs.len() * params.n;
-        let admission = app.admit(client, n)?;
-        let (format_field, format) = format.unzip();
-        let failed =
-            |error| ApiError::from_model(error, input_field, format_field.unwrap_or("response_format"));
-        let tenant = Tenant {
-            client: client.number(),
-            priority: queue.priority,
-            cache_salt: client.salt(queue.cache_salt.as_deref()),
-        };
-        // llama-server's limit of time, which is none if it is not above 0.
-        let time = queue.t_max_predict_ms.and_then(|time| u64::try_from(time).ok()).filter(|&time| time > 0);
-        params.time_limit = time.map(Duration::from_millis);
-        let request = |input| Request {
-            params: params.clone(),
-            format: format.clone(),
-            tenant: tenant.clone(),
-            prompt_logprobs,
-            progress,
-            is_eager: true,
-            ..Request::new(input)
-        };
-        let requests: Vec<Request> = inputs.into_iter().map(request).collect();
-        let model = served.model.clone();
-        let prepare =
-            move || requests.into_iter().map(|request| model.prepare(request)).collect::<Result<Vec<_>, _>>();
-        let prepared = app.blocking(prepare).await?.map_err(failed)?;
-        let prompts: Vec<Vec<u32>> = prepared.iter().map(|request| request.prompt().to_vec()).collect();
-        let model = served.model.clone();
-        let mut stream = app.compiling(move || model.submit_all(prepared)).await?.map_err(failed)?;
-        stream.accepted().await.map_err(failed)?;
-        admission.charge(prompts.iter().map(Vec::len).sum());
-        Ok(Answers { stream, n, prompts, admission })
-    }
+    let model = served.model.clone();
+    let prepare =
+        move || requests.into_iter().map(|request| model.prepare(request)).collect::<Result<Vec<_>, _>>();
+    let prepared = app.blocking(prepare).await?.map_err(failed)?;
+    let prompts: Vec<Vec<u32>> = prepared.iter().map(|request| request.prompt().to_vec()).collect();
+    let model = served.model.clone();
+    let mut stream = app.compiling(move || model.submit_all(prepared)).await?.map_err(failed)?;
+    stream.accepted().await.map_err(failed)?;
+    admission.charge(prompts.iter().map(Vec::len).sum());
+    Ok(Answers { stream, n, prompts, admission })
 }
 
 /// Number of tokens of a conversation's prompt, even if they do not fit the context. `field` is the client's for its messages.

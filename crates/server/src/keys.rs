@@ -110,7 +110,7 @@ impl Client {
     }
 
     /// For the prefix cache: no client finds what another has cached. A salt of its own narrows it further.
-    pub(crate) fn salt(&self, own: Option<&str>) -> Vec<u8> {
-        [&self.key, own.unwrap_or_default().as_bytes()].concat()
+    pub(crate) fn salt(&self, own: &[u8]) -> Vec<u8> {
+        [&self.key, own].concat()
     }
 }

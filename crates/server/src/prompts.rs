@@ -1,6 +1,6 @@
 //! Prompts that are continued as they are, as clients write them.
 
-use rustorch::Input;
+use rustorch::{Input, Request};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -78,13 +78,14 @@ impl TryFrom<Written> for Prompts {
 }
 
 impl Prompts {
-    /// The inputs of requests. In these protocols, names of special tokens in a text become these tokens.
-    pub(crate) fn inputs(self) -> Vec<Input> {
+    /// A request like `request` for each. In these protocols, names of special tokens in a text become these tokens.
+    pub(crate) fn requests(self, request: &Request) -> Vec<Request> {
         let input = |piece| match piece {
             Piece::Text(text) => Input::Text { text, parse_special: true },
             Piece::Id(id) => Input::Tokens(vec![id]),
         };
-        self.0.into_iter().map(|pieces| Input::Joined(pieces.into_iter().map(input).collect())).collect()
+        let joined = |pieces: Vec<Piece>| Input::Joined(pieces.into_iter().map(input).collect());
+        self.0.into_iter().map(|pieces| Request { input: joined(pieces), ..request.clone() }).collect()
     }
 
     /// One prompt of these tokens.

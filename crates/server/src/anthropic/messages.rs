@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::ANTHROPIC;
 use super::request::{self, Asked, Length, Prompt, Uncounted};
 use crate::answer::joined;
-use crate::call::{Call, Sampling, count_tokens};
+use crate::call::{self, Sampling, count_tokens};
 use crate::error::ApiError;
 use crate::fields::Read;
 use crate::http::{Routes, with_ignored};
@@ -73,11 +73,11 @@ fn shapes() -> [(&'static str, Value); 5] {
 async fn handle(read: Read<(Length, Prompt, Sampling)>) -> Result<Response, ApiError> {
     let served = read.served().await?;
     let (length, prompt, sampling) = read.body;
-    let parameters = length.parameters(sampling, &read.app.config.defaults.params)?;
+    let mut request = length.request(sampling, &read.app.config.defaults.params)?;
     let Asked { conversation, format, shows_thinking, ignored } = request::ask(prompt, &read.app.config)?;
-    let stop_sequences = parameters.params.stop.clone();
-    let call = Call::chat(conversation, parameters, format);
-    let answers = call.start(&read.app, &served, &read.client).await?;
+    request.input = conversation.into();
+    let stop_sequences = request.params.stop.clone();
+    let answers = call::submit(&read.app, &served, &read.client, "messages", vec![request], format).await?;
     let usage = json!({
         "input_tokens": answers.prompts.iter().map(Vec::len).sum::<usize>(),
         "cache_creation_input_tokens": 0,

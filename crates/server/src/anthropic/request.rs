@@ -3,13 +3,13 @@
 use chat::Choice;
 use engine::Params;
 use grammar::Source;
-use rustorch::Conversation;
+use rustorch::{Conversation, Request};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
 use super::conversation::Messages;
-use crate::call::{Parameters, Sampling};
+use crate::call::Sampling;
 use crate::config::{Config, Limits};
 use crate::conversation::{ToolUse, function, parse};
 use crate::error::{ApiError, Kind};
@@ -124,14 +124,14 @@ struct Edit {
 }
 
 impl Length {
-    pub(super) fn parameters(&self, sampling: Sampling, defaults: &Params) -> Result<Parameters, ApiError> {
+    pub(super) fn request(&self, sampling: Sampling, defaults: &Params) -> Result<Request, ApiError> {
         if let Some(found) = self.temperature.filter(|found| !(0.0..=1.0).contains(found)) {
             return Err(ApiError::invalid("temperature", format!("is {found}, expected 0 to 1")));
         }
-        let mut parameters = sampling.one_over(defaults)?;
-        parameters.params.max_tokens = Some(self.max_tokens.0);
-        parameters.params.temperature = self.temperature.unwrap_or(defaults.temperature);
-        Ok(parameters)
+        let mut request = sampling.one_over(defaults)?;
+        request.params.max_tokens = Some(self.max_tokens.0);
+        request.params.temperature = self.temperature.unwrap_or(defaults.temperature);
+        Ok(request)
     }
 }
 

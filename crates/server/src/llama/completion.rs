@@ -13,7 +13,7 @@ use super::LLAMA;
 use super::props::settings;
 use crate::answer::{Pace, joined, prompt_progress, prompt_timings, timings, tokens_text};
 use crate::app::App;
-use crate::call::{Call, Sampling};
+use crate::call::{self, Sampling};
 use crate::error::ApiError;
 use crate::fields::{Group, Read, Within, at_most};
 use crate::http::Routes;
@@ -106,13 +106,12 @@ pub(super) async fn answer(
     client: &Client,
 ) -> Result<Response, ApiError> {
     at_most("response_fields", &options.response_fields, MAX_FIELDS)?;
-    let mut parameters = sampling.over(&app.config.defaults.params)?;
-    parameters.params.logprobs = options.n_probs.map(|n| n.0).filter(|&n| n > 0);
-    parameters.params.draw_logprobs = options.post_sampling_probs;
-    parameters.progress = options.return_progress;
-    let params = parameters.params.clone();
-    let call = Call::texts(prompts, parameters, constraint.or(None)?);
-    let mut answers = call.start(app, &served, client).await?;
+    let mut request = sampling.over(&app.config.defaults.params)?;
+    request.params.logprobs = options.n_probs.map(|n| n.0).filter(|&n| n > 0);
+    request.params.draw_logprobs = options.post_sampling_probs;
+    request.progress = options.return_progress;
+    let (params, requests) = (request.params.clone(), prompts.requests(&request));
+    let mut answers = call::submit(app, &served, client, "prompt", requests, constraint.or(None)?).await?;
     let (is_stream, n, prompts) = (options.stream, answers.n, std::mem::take(&mut answers.prompts));
     let (pending, written) = (vec![Pending::default(); n], vec![Value::Null; n]);
     let writer = CompletionWriter { served, options, params, prompts, pending, written };

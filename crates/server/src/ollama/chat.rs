@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use super::options::Text;
 use super::writer::{Endpoint, Writer};
 use super::{Named, OLLAMA, model};
-use crate::call::Call;
+use crate::call;
 use crate::conversation::conversation;
 use crate::error::{ApiError, Kind};
 use crate::fields::{Group, Read, asks, at_most};
@@ -55,8 +55,9 @@ async fn handle(mut read: Read<(Named, Text, Chat, Tools)>) -> Result<Response, 
     if let Some(think) = options.think.take() {
         conversation.variables.extend(think.variables(&app, &served).await?);
     }
-    let call = Call::chat(conversation, options.parameters, options.format);
-    let answers = call.start(&app, &served, &client).await?;
+    options.request.input = conversation.into();
+    let requests = vec![options.request];
+    let answers = call::submit(&app, &served, &client, "messages", requests, options.format).await?;
     Ok(with_ignored(sse::respond(writer, answers, options.is_stream).await?, ignored))
 }
 

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::options::{Options, Text};
 use super::writer::{Endpoint, Writer};
 use super::{Named, OLLAMA, model};
-use crate::call::Call;
+use crate::call;
 use crate::conversation::conversation;
 use crate::error::ApiError;
 use crate::fields::{Group, Read};
@@ -57,9 +57,9 @@ async fn handle(mut read: Read<(Named, Text, Generate)>) -> Result<Response, Api
     if prompt.is_empty() {
         return Ok(with_ignored(writer.loaded(), ignored));
     }
-    let Options { parameters, format, think, is_stream } = options;
-    let call = if raw {
-        Call::texts(Prompts::text(prompt), parameters, format)
+    let Options { mut request, format, think, is_stream } = options;
+    let (field, requests) = if raw {
+        ("prompt", Prompts::text(prompt).requests(&request))
     } else {
         let system = Some(system).filter(|text| !text.is_empty());
         let system = system.map(|text| Message::new("system", text));
@@ -68,8 +68,9 @@ async fn handle(mut read: Read<(Named, Text, Generate)>) -> Result<Response, Api
         if let Some(think) = think {
             conversation.variables.extend(think.variables(&app, &served).await?);
         }
-        Call::chat(conversation, parameters, format)
+        request.input = conversation.into();
+        ("messages", vec![request])
     };
-    let answers = call.start(&app, &served, &client).await?;
+    let answers = call::submit(&app, &served, &client, field, requests, format).await?;
     Ok(with_ignored(sse::respond(writer, answers, is_stream).await?, ignored))
 }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use grammar::Source;
+use rustorch::Request;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
 
 use crate::app::App;
-use crate::call::{Parameters, Sampling};
+use crate::call::Sampling;
 use crate::error::{ApiError, Kind};
 use crate::fields::{Body, Fields, Group, Properties, Within};
 use crate::models::Served;
@@ -45,7 +46,8 @@ fn options_schema(_: &mut SchemaGenerator) -> Schema {
 }
 
 pub(super) struct Options {
-    pub(super) parameters: Parameters,
+    /// Without an input.
+    pub(super) request: Request,
     pub(super) format: Format,
     pub(super) think: Option<Think>,
     pub(super) is_stream: bool,
@@ -78,11 +80,11 @@ impl Text {
         {
             *n = (-1).into();
         }
-        let mut parameters = Sampling::take(&mut fields)?.one_over(&app.config.defaults.params)?;
-        parameters.params.logprobs = logprobs.then(|| top_logprobs.map_or(0, |top| top.0));
+        let mut request = Sampling::take(&mut fields)?.one_over(&app.config.defaults.params)?;
+        request.params.logprobs = logprobs.then(|| top_logprobs.map_or(0, |top| top.0));
         let (format, is_stream) = (self::format(format)?, stream.unwrap_or(true));
         let ignored = fields.finish()?.into_iter().map(|name| format!("options.{name}")).collect();
-        Ok((Options { parameters, format, think, is_stream }, ignored))
+        Ok((Options { request, format, think, is_stream }, ignored))
     }
 }
 

@@ -3,17 +3,17 @@
 use axum::response::Response;
 use chat::Answer;
 use engine::StopReason;
-use rustorch::{Delta, DeltaKind, Part};
+use rustorch::{Delta, DeltaKind, Part, Request};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::conversation::{self, Prompt};
+use super::conversation::{self, Format, Prompt};
 use super::logprobs::token_json;
 use super::{Head, OPENAI, StreamOptions, finish_reason};
 use crate::answer::{Pace, Totals, joined, prompt_progress, prompt_timings, timings, tokens_text};
 use crate::app::App;
-use crate::call::{Call, Sampling};
+use crate::call::{self, Sampling};
 use crate::error::{ApiError, Kind};
 use crate::fields::{Group, Read, Within};
 use crate::http::Routes;
@@ -89,27 +89,31 @@ pub(super) fn routes() -> Routes {
         .shapes(conversation::shapes())
 }
 
-pub(super) fn read((output, prompt, sampling): Body, app: &App) -> Result<(Call, Output), ApiError> {
+pub(super) fn read(
+    (output, prompt, sampling): Body,
+    app: &App,
+) -> Result<(Request, Format, Output), ApiError> {
     let top = output.top_logprobs.map_or(0, |top| top.0);
     if top > 0 && !output.logprobs {
         return Err(ApiError::invalid("top_logprobs", "needs `logprobs`: true"));
     }
-    // OpenAI's default.
+    // `["text"]` is OpenAI's default.
     if output.modalities.as_ref().is_some_and(|kinds| kinds != &["text"]) {
         let message = "`modalities`: this server writes text only";
         return Err(ApiError::new(Kind::Unsupported, message).at("modalities"));
     }
     let (conversation, format) = conversation::read(prompt, &app.config)?;
-    let mut parameters = sampling.over(&app.config.defaults.params)?;
-    parameters.params.logprobs = output.logprobs.then_some(top);
-    parameters.progress = output.return_progress;
-    Ok((Call::chat(conversation, parameters, format), output))
+    let mut request = sampling.over(&app.config.defaults.params)?;
+    request.input = conversation.into();
+    request.params.logprobs = output.logprobs.then_some(top);
+    request.progress = output.return_progress;
+    Ok((request, format, output))
 }
 
 async fn handle(read: Read<Body>) -> Result<Response, ApiError> {
     let served = read.served().await?;
-    let (call, output) = self::read(read.body, &read.app)?;
-    let answers = call.start(&read.app, &served, &read.client).await?;
+    let (request, format, output) = self::read(read.body, &read.app)?;
+    let answers = call::submit(&read.app, &served, &read.client, "messages", vec![request], format).await?;
     let is_stream = output.stream;
     let writer = ChatWriter {
         prompt: answers.prompts.first().filter(|_| output.verbose).map(|ids| tokens_text(&served, ids)),

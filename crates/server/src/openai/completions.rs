@@ -14,7 +14,7 @@ use super::conversation::Constraint;
 use super::logprobs::CompletionLogprobs;
 use super::{Head, OPENAI, StreamOptions, finish_reason};
 use crate::answer::{Totals, prompt_progress};
-use crate::call::{Call, Sampling};
+use crate::call::{self, Sampling};
 use crate::error::ApiError;
 use crate::fields::{Group, Read, Within};
 use crate::http::Routes;
@@ -79,19 +79,19 @@ async fn handle(read: Read<(Completion, Constraint, Sampling)>) -> Result<Respon
     let defaults = &read.app.config.defaults.params;
     // OpenAI's default for this endpoint.
     let defaults = Params { max_tokens: defaults.max_tokens.or(Some(16)), ..defaults.clone() };
-    let mut parameters = sampling.over(&defaults)?;
-    parameters.progress = body.return_progress;
+    let mut request = sampling.over(&defaults)?;
+    request.progress = body.return_progress;
     let logprobs = body.logprobs.map(|top| top.0);
-    parameters.params.logprobs = logprobs;
+    request.params.logprobs = logprobs;
+    request.prompt_logprobs = logprobs.filter(|_| body.echo);
     let format = constraint.or(None)?;
-    let per_prompt = parameters.params.n;
+    let per_prompt = request.params.n;
     if body.best_of.is_some_and(|best_of| best_of.0 != per_prompt) {
         let why = "is not supported by this server; leave it out";
         return Err(ApiError::unsupported("best_of", why));
     }
-    let prompt_logprobs = logprobs.filter(|_| body.echo);
-    let call = Call { prompt_logprobs, ..Call::texts(body.prompt, parameters, format) };
-    let mut answers = call.start(&read.app, &served, &read.client).await?;
+    let requests = body.prompt.requests(&request);
+    let mut answers = call::submit(&read.app, &served, &read.client, "prompt", requests, format).await?;
     let writer = CompletionWriter {
         head: Head::new("cmpl-", served),
         per_prompt,

@@ -2,10 +2,11 @@
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
+use rustorch::Input;
 use serde_json::json;
 
 use super::{OPENAI, chat, responses};
-use crate::call::{Call, count_tokens};
+use crate::call::count_tokens;
 use crate::error::ApiError;
 use crate::fields::Read;
 use crate::http::{Routes, with_ignored};
@@ -25,22 +26,20 @@ pub(super) fn routes() -> Routes {
 
 async fn count_chat(read: Read<chat::Body>) -> Result<Response, ApiError> {
     let Read { app, client, model, body, .. } = read;
-    let (call, _) = chat::read(body, &app)?;
-    count(Read { app, client, model, body: call, ignored: Vec::new() }).await
+    let (request, ..) = chat::read(body, &app)?;
+    count(Read { app, client, model, body: request.input, ignored: Vec::new() }, "messages").await
 }
 
 async fn count_response(read: Read<responses::Body>) -> Result<Response, ApiError> {
     let Read { app, client, model, body, .. } = read;
-    let (call, ignored) = responses::read(body, &app)?;
-    Ok(with_ignored(count(Read { app, client, model, body: call, ignored: Vec::new() }).await?, ignored))
+    let (request, ignored) = responses::read(body, &app)?;
+    let read = Read { app, client, model, body: request.input, ignored: Vec::new() };
+    Ok(with_ignored(count(read, "input").await?, ignored))
 }
 
-async fn count(read: Read<Call>) -> Result<Response, ApiError> {
+async fn count(read: Read<Input>, input_field: &str) -> Result<Response, ApiError> {
     let served = read.served().await?;
     let _admission = read.app.admit(&read.client, 1)?;
-    let mut n = 0;
-    for input in read.body.inputs {
-        n += count_tokens(&read.app, &served, input, read.body.input_field).await?;
-    }
+    let n = count_tokens(&read.app, &served, read.body, input_field).await?;
     Ok(Json(json!({ "object": "response.input_tokens", "input_tokens": n })).into_response())
 }

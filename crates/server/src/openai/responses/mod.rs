@@ -8,7 +8,7 @@ pub(super) use request::Body;
 use std::sync::Arc;
 
 use axum::response::Response;
-use rustorch::{Delta, DeltaKind, End};
+use rustorch::{Delta, DeltaKind, End, Request};
 use serde_json::{Value, json};
 
 use self::request::Call;
@@ -75,9 +75,10 @@ fn shapes() -> [(&'static str, Value); 3] {
 
 async fn handle(read: Read<Body>) -> Result<Response, ApiError> {
     let served = read.served().await?;
-    let Call { call, repeated, is_stream, ignored } =
+    let Call { request, format, repeated, is_stream, ignored } =
         request::read(read.body, &read.app).map_err(name_input)?;
-    let answers = call.start(&read.app, &served, &read.client).await.map_err(name_input)?;
+    let answers = call::submit(&read.app, &served, &read.client, "input", vec![request], format);
+    let answers = answers.await.map_err(name_input)?;
     let own = json!({
         "id": id::new("resp_"),
         "object": "response",
@@ -94,9 +95,9 @@ async fn handle(read: Read<Body>) -> Result<Response, ApiError> {
     Ok(with_ignored(sse::respond(writer, answers, is_stream).await?, ignored))
 }
 
-/// The call, and the names of the tools that are ignored.
-pub(super) fn read(body: Body, app: &App) -> Result<(call::Call, Vec<String>), ApiError> {
-    request::read(body, app).map(|call| (call.call, call.ignored)).map_err(name_input)
+/// The request, and the names of the tools that are ignored.
+pub(super) fn read(body: Body, app: &App) -> Result<(Request, Vec<String>), ApiError> {
+    request::read(body, app).map(|call| (call.request, call.ignored)).map_err(name_input)
 }
 
 /// The messages of other protocols are `input` here.

@@ -11,7 +11,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::input::{self, Input};
 use crate::app::App;
-use crate::call::{Call as Asked, Sampling};
+use crate::call::Sampling;
 use crate::config::Limits;
 use crate::conversation::{self, ToolUse, conversation, parse};
 use crate::error::{ApiError, Kind};
@@ -76,7 +76,8 @@ impl Group for Request {
 
 /// A call that has been read.
 pub(super) struct Call {
-    pub(super) call: Asked,
+    pub(super) request: rustorch::Request,
+    pub(super) format: Format,
     /// The fields that the response repeats.
     pub(super) repeated: Json,
     pub(super) is_stream: bool,
@@ -135,9 +136,10 @@ pub(super) fn read((body, tools, constraint, sampling): Body, app: &App) -> Resu
     let mut conversation = used.apply(conversation(messages, &app.config.defaults)?);
     conversation.variables.extend(variables(body.chat_template_kwargs, body.reasoning.effort.as_deref())?);
     let format = constraint.or(format(&body.text.format)?)?;
-    let mut parameters = sampling.one_over(&app.config.defaults.params)?;
-    parameters.params.logprobs = logprobs;
-    let params = &parameters.params;
+    let mut request = sampling.one_over(&app.config.defaults.params)?;
+    request.input = conversation.into();
+    request.params.logprobs = logprobs;
+    let params = &request.params;
     let told = |name: &str| Param::find(name).map(|param| param.get(params));
     let repeated = json!({
         "background": false,
@@ -161,8 +163,7 @@ pub(super) fn read((body, tools, constraint, sampling): Body, app: &App) -> Resu
         "truncation": "disabled",
         "user": body.user,
     });
-    let call = Asked { input_field: "input", ..Asked::chat(conversation, parameters, format) };
-    Ok(Call { call, repeated, is_stream: body.stream, ignored })
+    Ok(Call { request, format, repeated, is_stream: body.stream, ignored })
 }
 
 /// The number of most likely tokens to return with each token.
