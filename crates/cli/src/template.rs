@@ -4,8 +4,9 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use engine::template::{Options, Template};
+use engine::template::Template;
 use engine::{Message, encode_rendered, specials};
+use rustorch::{Conversation, Ending};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -75,9 +76,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             file.file()
         );
     };
-    let add_generation_prompt = !args.no_generation_prompt;
-    let options = Options { add_generation_prompt, tools, variables, ..Options::default() };
-    let prompt = template.render(&request.messages, &options)?;
+    let ending = if args.no_generation_prompt { Ending::Nothing } else { Ending::Answer };
+    let conversation = Conversation::new(request.messages).tools(tools);
+    let (prompt, _) = Conversation { variables, ending, ..conversation }.render(&template)?;
     if prompt.merged_system() {
         generate::note_merged_system();
     }

@@ -203,7 +203,7 @@ params! { ($)
     mirostat_eta: f32 = 0.1, number(0.0, 100.0).flag(SAMPLING, "mirostat-lr", "X");
     /// Target surprise of Mirostat, in bits
     mirostat_tau: f32 = 5.0, number(0.0, 100.0).flag(SAMPLING, "mirostat-ent", "BITS");
-    /// Samplers in order, as names separated by ; or as letters such as edskypmxt; others do not run
+    /// Samplers in order, as names separated by ; or as letters such as kpt; others do not run
     samplers: Vec<SamplerKind> = SamplerKind::DEFAULT.to_vec(), of(Kind::Samplers { most: 32 })
         .flag(SAMPLING, "samplers", "NAMES").also(&["sampling-seq", "sampler-seq"]);
     }

@@ -106,7 +106,7 @@ impl Driver {
         let interrupt = engine.interrupt();
         let mourner = Mourner(fate.clone());
         let thread = thread::Builder::new().name("engine".into()).spawn(move || {
-            let driver = EngineThread { engine, inbox, clients: HashMap::new(), monitor };
+            let driver = EngineThread { engine, inbox, requests: HashMap::new(), monitor };
             driver.run(mourner);
         })?;
         Ok(Driver { commands, thread: Mutex::new(Some(thread)), interrupt, fate })
@@ -220,14 +220,14 @@ impl Drop for Mourner {
 }
 
 /// A request in the engine.
-struct Client {
+struct Submitted {
     index: usize,
     sink: Sink,
     demand: Arc<Demand>,
     progress: Option<ProgressWatch>,
 }
 
-impl Client {
+impl Submitted {
     /// Sends an update, which answers a stream that waits for one.
     fn send(&self, update: Update) {
         self.demand.is_waiting.store(false, Ordering::Release);
@@ -239,7 +239,7 @@ impl Client {
 struct EngineThread {
     engine: Engine,
     inbox: Receiver<Command>,
-    clients: HashMap<RequestId, Client>,
+    requests: HashMap<RequestId, Submitted>,
     monitor: Option<Box<dyn Monitor>>,
 }
 
@@ -272,7 +272,7 @@ impl EngineThread {
                 self.obey(command)?;
             }
             self.cancel_dropped();
-            if self.engine.is_idle() && !self.clients.is_empty() {
+            if self.engine.is_idle() && !self.requests.is_empty() {
                 // Work between two steps has found the file damaged, and ended all requests.
                 let damage = self.engine.model().file().check_intact().err();
                 return ControlFlow::Break(Some(damage.map_or(Error::Panicked, Error::from)));
@@ -285,8 +285,8 @@ impl EngineThread {
 
     /// Whether a step would answer a stream that waits, or end requests without a stream.
     fn is_asked(&self) -> bool {
-        let is_raised = |client: &Client| client.demand.is_raised();
-        !self.engine.is_idle() && (self.clients.is_empty() || self.clients.values().any(is_raised))
+        let is_raised = |request: &Submitted| request.demand.is_raised();
+        !self.engine.is_idle() && (self.requests.is_empty() || self.requests.values().any(is_raised))
     }
 
     fn obey(&mut self, command: Command) -> ControlFlow<Option<Error>> {
@@ -294,7 +294,7 @@ impl EngineThread {
             Command::Submit(requests, sink, demand) => self.submit(requests, &sink, &demand),
             Command::Wake => {}
             Command::Cancel(demand) => {
-                let ended = self.clients.iter().filter(|(_, client)| Arc::ptr_eq(&client.demand, &demand));
+                let ended = self.requests.iter().filter(|(_, request)| Arc::ptr_eq(&request.demand, &demand));
                 ended.for_each(|(id, _)| self.engine.cancel(*id));
             }
             Command::Abort(error) => self.fail_all(&error),
@@ -315,7 +315,7 @@ impl EngineThread {
             match self.engine.submit(request) {
                 Ok(id) => {
                     let (sink, demand) = (sink.clone(), demand.clone());
-                    accepted.push((id, Client { index, sink, demand, progress }));
+                    accepted.push((id, Submitted { index, sink, demand, progress }));
                 }
                 Err(error) => {
                     accepted.iter().for_each(|(id, _)| self.engine.cancel(*id));
@@ -326,23 +326,23 @@ impl EngineThread {
             }
         }
         let _ = sink.send((0, Update::Accepted));
-        self.clients.extend(accepted);
+        self.requests.extend(accepted);
     }
 
     fn cancel_dropped(&mut self) {
-        let EngineThread { engine, clients, .. } = self;
-        clients.retain(|id, client| {
-            if client.sink.is_closed() {
+        let EngineThread { engine, requests, .. } = self;
+        requests.retain(|id, request| {
+            if request.sink.is_closed() {
                 engine.cancel(*id);
             }
-            !client.sink.is_closed()
+            !request.sink.is_closed()
         });
     }
 
     fn fail_all(&mut self, error: &Error) {
-        for (id, client) in self.clients.drain() {
+        for (id, request) in self.requests.drain() {
             self.engine.cancel(id);
-            client.send(Update::Failed(error.clone()));
+            request.send(Update::Failed(error.clone()));
         }
     }
 
@@ -362,8 +362,8 @@ impl EngineThread {
 
     /// Reports the progress of prefills, before the tokens that follow them.
     fn report_progress(&mut self, events: &[Event]) {
-        for (id, client) in &mut self.clients {
-            let Some(watch) = &mut client.progress else { continue };
+        for (id, request) in &mut self.requests {
+            let Some(watch) = &mut request.progress else { continue };
             let ended = events.iter().find_map(|event| match event {
                 Event::Done { id: ended, reason, usage }
                     if ended == id && *reason != StopReason::Cancelled =>
@@ -377,7 +377,7 @@ impl EngineThread {
                 None => (self.engine.reused(*id), self.engine.cached(*id)),
             };
             for progress in watch.update(reused, processed) {
-                client.send(Update::Progress(progress));
+                request.send(Update::Progress(progress));
             }
         }
     }
@@ -388,11 +388,11 @@ impl EngineThread {
             monitor.ended(usage, reason);
         }
         let is_last = !matches!(event, Event::Token { .. });
-        if let Some(client) = self.clients.get(&id) {
-            client.send(Update::Event(event));
+        if let Some(request) = self.requests.get(&id) {
+            request.send(Update::Event(event));
         }
         if is_last {
-            self.clients.remove(&id);
+            self.requests.remove(&id);
         }
     }
 }

@@ -18,9 +18,6 @@ use crate::stream::Stream;
 /// The longest that a conversation may take to render.
 const TEMPLATE_TIME: Duration = Duration::from_secs(1);
 
-/// Answers that a request may have.
-const MAX_CHOICES: usize = 8;
-
 /// Text is never read as special tokens.
 const TEXT: Encode = Encode { add_special: false, parse_special: false };
 
@@ -83,16 +80,13 @@ impl Loaded {
     /// The prompt of a conversation as the template writes it, with the answer that has begun.
     pub(crate) fn prompt_text(&self, mut conversation: Conversation) -> Result<String> {
         self.check_bytes(conversation.bytes())?;
-        let options = conversation.options();
-        let (prompt, begun) = render(self.template()?, conversation.messages, options, conversation.ending)?;
+        let (prompt, begun) = conversation.render(self.template()?)?;
         Ok(prompt.to_string() + &begun)
     }
 
     /// Number of tokens of a conversation's prompt, even if they do not fit the context.
     pub(crate) fn count_tokens(&self, mut conversation: Conversation) -> Result<usize> {
-        let options = conversation.options();
-        let messages = std::mem::take(&mut conversation.messages);
-        let (prompt, begun) = render(self.template()?, messages, options, conversation.ending)?;
+        let (prompt, begun) = conversation.render(self.template()?)?;
         // Fails with tools that the model cannot be given.
         constraint(&prompt, &conversation, None, false)?;
         Ok(self.encode_prompt(&prompt, &begun).len())
@@ -115,9 +109,7 @@ impl Loaded {
             return Ok((self.encode(text.into()), None, format.map(Constraint::whole)));
         }
         let has_begun = conversation.continues_answer();
-        let options = conversation.options();
-        let messages = std::mem::take(&mut conversation.messages);
-        let (prompt, begun) = render(self.template()?, messages, options, conversation.ending)?;
+        let (prompt, begun) = conversation.render(self.template()?)?;
         self.check_bytes(prompt.len() + begun.len())?;
         let constraint = constraint(&prompt, &conversation, format, has_begun)?;
         Ok((self.encode_prompt(&prompt, &begun), Some(prompt), constraint))
@@ -196,40 +188,37 @@ impl Conversation {
             ..Options::default()
         }
     }
-}
 
-/// Renders messages. Returns the prompt, and the answer that has begun.
-fn render(
-    template: &Template,
-    mut messages: Vec<Message>,
-    mut options: Options,
-    ending: Ending,
-) -> Result<(Prompt, String)> {
-    let begun = messages.pop_if(|last| ending == Ending::Continued && is_unfinished(last));
-    if messages.is_empty() {
-        let message = if begun.is_some() {
-            "the messages are only an answer; expected a question before it"
-        } else {
-            "there are no messages; expected at least one"
+    /// Renders the messages, tools and variables, which it takes. Returns the prompt, and the answer that has begun. Fails if there
+    /// are no messages, or the template rejects them.
+    pub fn render(&mut self, template: &Template) -> Result<(Prompt, String)> {
+        let (mut messages, mut options) = (std::mem::take(&mut self.messages), self.options());
+        let begun = messages.pop_if(|last| self.ending == Ending::Continued && is_unfinished(last));
+        if messages.is_empty() {
+            let message = if begun.is_some() {
+                "the messages are only an answer; expected a question before it"
+            } else {
+                "there are no messages; expected at least one"
+            };
+            return Err(Error::invalid(Field::Messages, message));
+        }
+        if let Some(begun) = &begun {
+            if begun.reasoning.as_ref().is_some_and(|text| !text.is_empty()) {
+                let message = "the last message is an answer with reasoning, which cannot be continued; leave its reasoning out";
+                return Err(Error::unsupported(Field::Messages, message));
+            }
+            // The text of the answer has begun: no reasoning follows.
+            options.variables.extend(template.without_reasoning().unwrap_or_default());
+        }
+        let prompt = match template.render(&messages, &options) {
+            Err(error @ chat::Error::Render { .. }) if complete_tools(&mut options.tools) => {
+                template.render(&messages, &options).map_err(|_| error)
+            }
+            rendered => rendered,
         };
-        return Err(Error::invalid(Field::Messages, message));
+        let prompt = prompt.map_err(engine::Error::from)?;
+        Ok((prompt, begun.map(|begun| begun.text().into_owned()).unwrap_or_default()))
     }
-    if let Some(begun) = &begun {
-        if begun.reasoning.as_ref().is_some_and(|text| !text.is_empty()) {
-            let message = "the last message is an answer with reasoning, which cannot be continued; leave its reasoning out";
-            return Err(Error::unsupported(Field::Messages, message));
-        }
-        // The text of the answer has begun: no reasoning follows.
-        options.variables.extend(template.without_reasoning().unwrap_or_default());
-    }
-    let prompt = match template.render(&messages, &options) {
-        Err(error @ chat::Error::Render { .. }) if complete_tools(&mut options.tools) => {
-            template.render(&messages, &options).map_err(|_| error)
-        }
-        rendered => rendered,
-    };
-    let prompt = prompt.map_err(engine::Error::from)?;
-    Ok((prompt, begun.map(|begun| begun.text().into_owned()).unwrap_or_default()))
 }
 
 /// Adds to tools what clients may leave out, although some templates read it. Returns whether it added anything.
@@ -425,8 +414,9 @@ impl Loaded {
                 let compiler = self.grammars()?;
                 request.processors.splice(..0, constraint.compile(&compiler, prompt.as_ref())?);
             }
-            // A number out of range is refused by the engine, like other parameters.
-            for choice in 0..request.params.n.clamp(1, MAX_CHOICES + 1) {
+            // The engine refuses parameters out of range, and their number is one of them.
+            let n = if request.params.check().is_ok() { request.params.n } else { 1 };
+            for choice in 0..n {
                 parsers.push(prompt.as_ref().map_or_else(AnswerParser::plain, |prompt| prompt.parser(calls)));
                 choices.push((request_choice(&request, choice), watch));
             }
