@@ -1,4 +1,4 @@
-//! A call for answers, whatever the protocol: from the client's fields to the model's answers.
+//! From a client's fields to a request, and from a request to the model's answers, whatever the protocol.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -12,9 +12,7 @@ use crate::models::{Encoder, Lease};
 
 pub(crate) const MAX_TEXTS: usize = 2048;
 
-// Unlike [prompts](crate::prompts::Prompts), a text is never a mixture of texts and ids: what an encoder adds to a text may stand at
-// its end.
-/// One text or several.
+/// One text or several. Unlike a [prompt](crate::prompts::Prompts), a text never mixes texts and ids: an encoder may append tokens.
 #[derive(Deserialize, JsonSchema)]
 #[serde(
     untagged,

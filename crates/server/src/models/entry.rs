@@ -107,7 +107,7 @@ impl Entry {
         let started = spawn_blocking(move || {
             let began = Instant::now();
             let loaded = loader().map_err(|error| {
-                // The end of the server says it of the others.
+                // An error of a kept model ends the server, which logs it.
                 if !entry.is_kept {
                     tracing::error!("{} cannot be loaded: {error}", entry.name);
                 }

@@ -309,8 +309,8 @@ impl Models {
         self.entries.iter().map(|entry| (&*entry.name, entry.peek()))
     }
 
-    /// The name and the model, if it is loaded. Waits for one that is loaded at the start: who was told that the server is
-    /// there expects it.
+    /// The name and the model, if it is loaded. Waits for one that is loaded at the start: a client that sees the server up expects
+    /// its model.
     pub(crate) async fn look(
         self: &Arc<Models>,
         name: Option<&str>,

@@ -24,7 +24,7 @@ struct Input {
 }
 
 impl Group for Input {
-    /// A text is never cut, which `truncate: false` asks for; `true` allows it.
+    /// Texts are never truncated, whatever it says.
     const IGNORED: &'static [&'static str] = &["truncate"];
 }
 

@@ -16,7 +16,7 @@ use crate::id;
 /// Documents of a call.
 const MAX_DOCUMENTS: usize = 1024;
 
-/// Bytes of the query, once for each document: so often it is encoded.
+/// Bytes of the query times the number of documents: the query is encoded once per document.
 const MAX_QUERY_BYTES: usize = 32 << 20;
 
 #[derive(Deserialize, JsonSchema)]
