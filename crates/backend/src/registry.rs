@@ -97,7 +97,7 @@ pub trait Driver: Send + Sync {
         true
     }
 
-    /// What devices need to be found, beyond a driver of any version.
+    /// The requirement of the devices, if not any version of the driver will do.
     fn needs(&self) -> Option<&'static str> {
         None
     }

@@ -159,7 +159,7 @@ pub(crate) struct GpuArgs {
 }
 
 impl GpuArgs {
-    /// The arguments for backend `name`: one without GPUs divides nothing.
+    /// The arguments for backend `name`; a backend without GPUs has no split.
     pub(crate) fn for_backend(&self, name: BackendName) -> GpuArgs {
         let mut args = self.clone();
         if name.is_host() {

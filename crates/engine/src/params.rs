@@ -15,12 +15,12 @@ use serde_json::{Map, Value as Json};
 pub use value::{Bias, Biased, Kind, ParamError};
 use value::{Value, found};
 
-/// What a parameter is, for those who read it from a text and those who describe it.
+/// The description of a parameter, from which parsers and schemas derive.
 #[derive(Clone, Copy, Debug)]
 pub struct Param {
     /// Its name in [`Params`], and as a field of a request.
     pub name: &'static str,
-    /// Further names of the field. Of several in one request, the last of this list counts.
+    /// Further names of the field. If a request has several, the last in this list counts.
     pub aliases: &'static [&'static str],
     /// A sentence without the final stop.
     pub help: &'static str,

@@ -193,7 +193,7 @@ fn measured<'a>(
     let device_args = BackendArgs { backend, gpu: args.gpu.clone(), cpu, batch_size, is_timed };
     let longest = tests.iter().map(|test| test.depth + test.tokens).max().unwrap_or(0);
     let options = Options {
-        // With the token after a prompt, and the one that a sequence always has room for.
+        // One token follows the prompt, and a sequence always has room for one more.
         n_ctx: Some(longest + 2),
         sequences: tests.iter().map(|test| test.parallel).max().unwrap_or(1),
         n_batch: args.batch_size.get(),
