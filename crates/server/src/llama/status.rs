@@ -28,8 +28,8 @@ pub(super) fn routes() -> Routes {
     let number = "number";
     let load = json!({
         "dp_rank": "integer", "model": "string", "num_running_reqs": number, "num_waiting_reqs": number,
-        "num_total_reqs": number, "max_running_requests": number, "num_used_blocks": number,
-        "max_total_num_blocks": number, "num_used_tokens": number, "max_total_num_tokens": number,
+        "num_total_reqs": number, "max_running_requests": number, "num_used_pages": number,
+        "max_total_num_pages": number, "num_used_tokens": number, "max_total_num_tokens": number,
         "token_usage": number, "cache_hit_rate": number,
     });
     let all = json!({
@@ -79,8 +79,8 @@ async fn loads(State(app): State<Arc<App>>) -> Response {
             "num_waiting_reqs": load.waiting,
             "num_total_reqs": load.running + load.waiting,
             "max_running_requests": sequences,
-            "num_used_blocks": load.blocks_used,
-            "max_total_num_blocks": load.blocks,
+            "num_used_pages": load.blocks_used,
+            "max_total_num_pages": load.blocks,
             "num_used_tokens": load.blocks_used * KV_BLOCK,
             "max_total_num_tokens": load.blocks * KV_BLOCK,
             "token_usage": figures.kv_usage(),
