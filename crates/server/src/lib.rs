@@ -1,9 +1,9 @@
 //! The HTTP server: several clients and models, by the protocols that the clients speak.
 //!
 //! ```text
-//! HTTP ─► limits, host, key ─► a typed body ─► protocol (openai, …) ─► Call ─► rustorch::Model
-//!                                                 ▲                              │
-//!                                                 └──── Answers, in pieces ──────┘
+//! HTTP ─► limits, host, key ─► a typed body ─► protocol (openai, …) ─► Request ─► rustorch::Model
+//!                                                 ▲                                 │
+//!                                                 └───── Deltas of the answers ─────┘
 //! ```
 //!
 //! An endpoint stands in one file: its route with its entry in the OpenAPI document, its body, its handler and its answers. A
