@@ -38,7 +38,7 @@ struct Term {
 #[derive(Clone, Debug)]
 pub(crate) struct Products<'a> {
     pub(crate) hidden: Hidden,
-    /// Of each weight, `[entries, cols]`.
+    /// The product with each weight, `[entries, cols]`.
     pub(crate) products: Vec<&'a [f32]>,
     /// Factors of each product, one per expert.
     pub(crate) scales: Vec<Option<&'a [f32]>>,
@@ -194,7 +194,7 @@ impl Routing {
     }
 }
 
-/// One matrix per panel, `row_words` words per row.
+/// Cuts `words` into one matrix per panel, with `row_words` words per row.
 pub(crate) fn cut<'m>(
     panels: &[Range<usize>],
     row_words: usize,

@@ -222,7 +222,7 @@ impl Blocks for Packed {
     }
 }
 
-/// Converts a block to f32 and prefetches as many values at `ahead`.
+/// Converts a block to f32, and prefetches the same number of values from `ahead` on.
 #[inline(always)]
 fn convert<'a, L: Lanes, T: Stored>(lanes: L, block: &[T], ahead: *const u8, to: &'a mut [f32]) -> &'a [f32] {
     let converted = &mut to[..block.len()];

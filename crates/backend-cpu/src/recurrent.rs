@@ -322,7 +322,7 @@ fn decayed<L: Lanes, const R: usize>(
     known
 }
 
-/// Adds to a row of the state; returns its product with an element of the query, added to `sums`.
+/// Updates a row of the state; returns `sums` plus the new row times `q`.
 #[inline(always)]
 fn updated<L: Lanes, const R: usize, const DELTA: bool>(
     lanes: L,

@@ -27,7 +27,7 @@ pub(crate) struct Blueprint {
     /// Indices of the buffers of step inputs, and of those of chosen tokens or candidates, by step in flight.
     pub(crate) uploaded: [usize; IN_FLIGHT],
     pub(crate) chosen: [usize; IN_FLIGHT],
-    /// Whether steps may choose tokens or candidates: whether the graph's output is logits.
+    /// Whether the graph's output is logits, so that steps may choose tokens or candidates.
     pub(crate) chooses: bool,
 }
 

@@ -19,7 +19,7 @@ pub(crate) const WARPS: usize = 4;
 const GROUP: usize = 16;
 const STAGES: usize = 2;
 
-/// Query heads of a block at most, of these kernels and of `attention.cu` (`MAX_HEADS` in `kernels/attention.cuh`).
+/// Maximum query heads per block, here and in `attention.cu` (`MAX_HEADS` in `kernels/attention.cuh`).
 pub(crate) const HEADS: usize = 8;
 
 /// Blocks of a multiprocessor at most: those of heads of 64 columns have registers for four.

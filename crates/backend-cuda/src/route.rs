@@ -12,7 +12,7 @@ use crate::launch::LaunchPlan;
 const GROUPS_THREADS: u32 = 1024;
 const LIST_THREADS: u32 = 32;
 
-/// Static shared memory of `route` in bytes, at most.
+/// Upper bound of the static shared memory of `route`, in bytes.
 const STATIC_SHARED: usize = 1024;
 
 const MIX_COLS: usize = 1024;

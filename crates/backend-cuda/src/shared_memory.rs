@@ -33,8 +33,8 @@ pub(crate) const MIN_WARPS: usize = 8;
 /// Tiles of `wgmma` of up to this many rows have quantised weights in shared memory (`Staged` in `kernels/wgmma.cuh`).
 const STAGED_ROWS: usize = 32;
 
-/// Dynamic shared memory of `wgmma` in bytes, as in `kernels/wgmma.cuh`: stages of a window, or of two with their weights, which
-/// start at a multiple of 1 KiB.
+/// Dynamic shared memory of `wgmma` in bytes, as in `kernels/wgmma.cuh`: stages of one window, or of two windows and their
+/// weights, aligned to 1 KiB.
 pub(crate) fn wgmma_bytes(format: Format, tile: usize, is_grouped: bool) -> usize {
     let window = tile * WINDOW * 2;
     let stages = if is_grouped || tile > STAGED_ROWS || is_float(format) {

@@ -15,7 +15,7 @@ use gpu::TiledLayout;
 
 use crate::driver::{Buffer, Device, Pinned};
 
-/// Bytes of a part: many times what the start of a copy costs, and few enough to stay in cache until it is copied.
+/// Bytes per part: enough to amortise the start of a copy, and few enough to stay in cache until copied.
 const PART: usize = 4 << 20;
 
 /// Most threads. So many pack faster than the bus copies.

@@ -13,7 +13,7 @@ use crate::timer::Timer;
 
 pub(crate) struct GpuProgram {
     model: Arc<Model>,
-    /// Its launch plans have moved to `work`, with pipelines and bind groups.
+    /// Without its launch plans: `work` has them, with pipelines and bind groups.
     blueprint: Blueprint,
     work: Vec<Work<Launch>>,
     buffers: Vec<Buffer>,

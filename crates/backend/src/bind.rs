@@ -66,7 +66,7 @@ impl BoundModel {
         &self.weights[id.index()]
     }
 
-    /// By [`WeightId`].
+    /// All weights, indexed by [`WeightId`].
     pub fn weights(&self) -> &[Weight] {
         &self.weights
     }
@@ -262,8 +262,8 @@ impl BoundProgram {
         Ok(())
     }
 
-    /// Checks that the graph has one table of tokens, whose rows are as wide as the given `embeddings`, and that these have row
-    /// `row`. A part of a cut graph may have no table.
+    /// Checks that the graph has a single token embedding table, `embeddings` has rows of its width, and row `row` exists. A part
+    /// of a cut graph may have no table.
     fn check_embedding(&self, row: usize, embeddings: &[f32]) -> Result<(), Error> {
         let is_looked_up = |op: &Op| matches!(op, Op::Embed { index: Index::Token, .. });
         let mut lookups = self.graph().values().filter(|(_, value)| is_looked_up(&value.op));

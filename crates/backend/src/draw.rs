@@ -11,9 +11,10 @@ pub const MAX_CANDIDATES: usize = 64;
 /// filters, the draw.
 ///
 /// Logits are f32 after each of these, without fused multiply-add; probabilities and their sums are f64. Sums over up to
-/// [`MAX_CANDIDATES`] candidates begin with the largest logit, the lower id first among equals; those of the draw with the lowest id. A
-/// device's exponential may differ from the host's in the last bit, so that a `u` at the very border of two tokens may give either.
-/// Sums over more tokens are of any order, so that a `u` or a `p` within about 1e-12 of a border may give a neighbour.
+/// [`MAX_CANDIDATES`] candidates begin with the largest logit, the lower id first among equals; those of the draw with the lowest
+/// id. A device's exponential may differ from the host's in the last bit, so that a `u` at the very border of two tokens may give
+/// either. Sums over more tokens have no fixed order, so a `u` or `p` within about 1e-12 of a boundary may select the token next
+/// to it.
 ///
 /// A token whose logit is -∞ is never drawn. A row has no token if a logit of the model is NaN or +∞, or if none is left.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,7 +26,8 @@ pub struct Draw {
     pub biases: Arc<[(u32, f32)]>,
     /// Changes the logits of tokens that occurred.
     pub penalties: Option<Penalties>,
-    /// The number of tokens with the largest logits that are kept, the lower id first among equals. One is the argmax, 0 keeps all.
+    /// The number of tokens with the largest logits that are kept, the lower id first among equals. One is the argmax, 0 keeps
+    /// all.
     pub top_k: usize,
     /// What drops or changes those that are kept, in order.
     pub filters: Arc<[Filter]>,
@@ -39,8 +41,8 @@ pub struct Penalties {
     pub repeat: f32,
     pub frequency: f32,
     pub presence: f32,
-    /// Tokens and how often they occurred, by strictly increasing id. The token of the output row itself always counts once more: the
-    /// host need not know it.
+    /// Tokens and how often they occurred, by strictly increasing id. The token of the output row itself always counts once more:
+    /// the host need not know it.
     pub counts: Vec<(u32, u32)>,
 }
 

@@ -75,7 +75,7 @@ pub enum MemoryKind {
     Device,
 }
 
-/// Suggested fix of an error; a program may word it by its own options.
+/// Suggested fix for an error; a program may phrase it in terms of its options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages explain them")]

@@ -99,8 +99,8 @@ impl<'a> Outputs<'a> {
         Outputs { values, cols, hidden: (&[], 0), chosen }
     }
 
-    /// The outputs of a step of tokens alone, chosen on the device: greedy ones as [`greedy_token`] does, or drawn
-    /// ([`crate::Draw`]). [`Outputs::NO_TOKEN`] marks a row without one.
+    /// The outputs of a step that returns only tokens chosen on the device: greedy ([`greedy_token`]) or drawn ([`crate::Draw`]).
+    /// [`Outputs::NO_TOKEN`] marks a row without one.
     pub fn from_tokens(tokens: &[u32]) -> Outputs<'static> {
         let chosen = tokens.iter().map(|&token| Chosen::Token(token_from_device(token))).collect();
         Outputs { chosen, ..Outputs::default() }

@@ -197,8 +197,8 @@ pub struct Step {
 }
 
 impl Step {
-    /// A step of `rows`, assigned to `sequences` in order. Fails if the sequences do not cover the rows, lack blocks or write to the
-    /// same block, if a span is incomplete, or a draw is out of range.
+    /// A step of `rows`, assigned to `sequences` in order. Fails if the sequences do not cover the rows, lack blocks or write to
+    /// the same block, if a span is incomplete, or a draw is out of range.
     pub fn new(rows: Vec<Row>, sequences: Vec<Sequence>) -> Result<Step, Error> {
         let invalid = |why: String| Err(Error::Step(why));
         let covered = sequences.iter().fold(0usize, |rows, sequence| rows.saturating_add(sequence.len));
@@ -281,8 +281,8 @@ impl Step {
         Step { interrupt, ..self }
     }
 
-    /// For backends to check between operations. A step that ends early has written nothing but keys and values at its
-    /// own positions, and slots that it writes.
+    /// Backends call this between operations. An interrupted step has written only its own slots, and K and V at its own
+    /// positions.
     pub fn check_interrupt(&self) -> Result<(), Error> {
         if self.interrupt.0.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
     }

@@ -1,12 +1,12 @@
 //! Chat templates: from messages to the prompt that a model expects.
 //!
-//! A [`Template`] is the Jinja template of a GGUF file, rendered as in Hugging Face's `transformers` to a [`Prompt`]: special tokens
-//! of the template as tokens, everything else as text. Its [`AnswerParser`] finds reasoning and tool calls in the answer, in the
-//! [`ToolFormat`] that the template shows.
+//! A [`Template`] is the Jinja template of a GGUF file, rendered as in Hugging Face's `transformers` to a [`Prompt`]: special
+//! tokens of the template as tokens, everything else as text. Its [`AnswerParser`] finds reasoning and tool calls in the answer,
+//! in the [`ToolFormat`] that the template shows.
 //!
-//! Templates are untrusted input. Rendering takes at most about [ten seconds](Options::time) and some hundred megabytes. Limited are
-//! the source's length and nesting, before compilation; minijinja's fuel ([`MAX_STEPS`]) and recursion; the size of all values read
-//! or made ([`MAX_WORK_BYTES`]) and the time, with each value; and the output ([`MAX_OUTPUT_BYTES`]).
+//! Templates are untrusted input. Rendering takes at most about [ten seconds](Options::time) and some hundred megabytes. Limits
+//! apply to the source's length and nesting before compilation; to minijinja's fuel ([`MAX_STEPS`]) and recursion; with each
+//! value, to the time and the size of all values read or made ([`MAX_WORK_BYTES`]); and to the output ([`MAX_OUTPUT_BYTES`]).
 
 mod answer;
 mod builtin;

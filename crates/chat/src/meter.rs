@@ -63,7 +63,7 @@ struct Writer<'a> {
 struct Tag<'a> {
     name: Option<&'a str>,
     is_block: bool,
-    /// For each open bracket, the height of what precedes it, and of the highest item in it.
+    /// By open bracket: the height of the expression before it, and the maximum height of its items.
     brackets: Vec<(usize, usize)>,
     height: usize,
     commas: usize,

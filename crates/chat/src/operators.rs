@@ -27,7 +27,7 @@ fn each(state: &mut State, value: Value) -> Result<Value, Error> {
     Ok(value)
 }
 
-/// `a + b`. Added to a safe string, another is escaped, as by Python's `Markup`.
+/// `a + b`. If one string is safe, the other is escaped, as by Python's `Markup`.
 fn add(state: &mut State, a: Value, b: Value) -> Result<Value, Error> {
     if let (Some(left), Some(right), true) = (a.as_str(), b.as_str(), a.is_safe() || b.is_safe()) {
         // An escaped character has up to five.

@@ -47,7 +47,7 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// With the prompt for an answer, the current time, and ten seconds.
+    /// A generation prompt, the current time, and a limit of ten seconds.
     fn default() -> Options {
         Options {
             add_generation_prompt: true,
@@ -133,9 +133,9 @@ impl Template {
 
     /// Renders a conversation. Fails when the template rejects it or uses unsupported features, and beyond the limits.
     ///
-    /// If the template rejects or drops system messages, the first ones become one, and later ones go into the message before them;
-    /// if it knows none at all, that one is merged into the next user message, as in llama.cpp. Then messages of the user that
-    /// follow each other are one, too. [`Prompt::merged_system`] says that a system message is in one of the user.
+    /// If the template rejects or drops system messages, the first ones become one, and later ones go into the message before
+    /// them; if it knows none at all, that one is merged into the next user message, as in llama.cpp. Then messages of the user
+    /// that follow each other are one, too. [`Prompt::merged_system`] says that a system message is in one of the user.
     pub fn render(&self, messages: &[Message], options: &Options) -> Result<Prompt, Error> {
         let end = Instant::now() + options.time;
         let prompt = |segments, merged_system| {

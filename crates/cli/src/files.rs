@@ -138,8 +138,8 @@ fn xdg(variable: &str, under_home: &str) -> Option<PathBuf> {
 
 /// The first bytes of a NumPy array file, version 1.0.
 ///
-/// The length of a header follows, u16 in little-endian, and the header: a Python dictionary, padded with spaces and one newline
-/// so that the data begins at a multiple of 64. <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>
+/// A header follows, after its length as little-endian u16: a Python dictionary, padded with spaces and a newline so that the
+/// data begins at a multiple of 64. <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>
 const NPY: &[u8] = b"\x93NUMPY\x01\x00";
 
 /// Checks the name `path` of an array that is computed by `model`.

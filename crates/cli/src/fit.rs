@@ -121,7 +121,7 @@ pub(crate) fn best<'a>(
     ranked.max().map(|(.., Reverse(at))| at)
 }
 
-/// Zeros for weights of any size: a hole in a file, which takes no memory.
+/// Zeros for weights of any size, mapped from a sparse file, so they take no memory.
 pub(crate) struct Zeros {
     zeros: Bytes,
     _file: Gguf,

@@ -63,8 +63,8 @@ pub(crate) fn serving(
     })
 }
 
-/// Calls `on_signal` with the exit code of each signal, 128 plus its number. SIGXFSZ is ignored, so that exceeding the limit of file
-/// sizes is a write error.
+/// Calls `on_signal` with the exit code of each signal, 128 plus its number. SIGXFSZ is ignored, so that exceeding the limit of
+/// file sizes is a write error.
 #[cfg(unix)]
 fn listen(on_signal: impl Fn(u8) + Send + 'static) -> anyhow::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
@@ -101,8 +101,7 @@ pub(crate) fn farewell(line: &'static str) -> anyhow::Result<Guard> {
     Ok(Guard(|| *lock(&FAREWELL) = None))
 }
 
-/// While the guard exists, the first Ctrl-C ends the work, not the program: `answer`; without one, the caller polls
-/// [`is_to_stop`].
+/// While the guard exists, the first Ctrl-C stops `answer`, not the program. Without `answer`, the caller polls [`is_to_stop`].
 pub(crate) fn working(answer: Option<Stopper>) -> Guard {
     *lock(&STATE) = State::Working(answer);
     Guard(|| *lock(&STATE) = State::Idle)

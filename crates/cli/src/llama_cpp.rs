@@ -30,8 +30,8 @@ enum Value {
 
 use Value::{Anything, Nothing, Switch};
 
-/// Other options that change nothing: names, separated by commas, value, and an explanation unless the
-/// effect is the same; for `chat` and `run`, for `serve`, or for all.
+/// Other options that are ignored: commands (`chat` includes `run`), comma-separated names, value, and a note, empty if the
+/// effect is the same.
 const HARMLESS: &[(&str, &str, Value, &str)] = &[
     ("all", "flash-attn,fa", Switch, ""),
     ("all", "no-jinja", Nothing, "chat templates are always Jinja"),

@@ -49,7 +49,7 @@ pub(crate) fn introduced(args: &ModelArgs) -> anyhow::Result<Gguf> {
     Ok(file)
 }
 
-/// Notes that the embedded model is used and how to use another, that an option changes nothing, and that blocks are left out.
+/// Prints notes on the embedded model, on an option without effect, and on unused multi-token prediction blocks.
 pub(crate) fn introduce(args: &ModelArgs, file: &Gguf) {
     let is_bpe = file.metadata().str("tokenizer.ggml.model").is_ok_and(|model| model == Some("gpt2"));
     if args.open.pre_tokenizer.is_some() && !is_bpe {

@@ -118,7 +118,7 @@ fn number(text: &str) -> Json {
     integer.ok().map(Json::from).or_else(|| number().map(Json::from)).unwrap_or_else(|| text.into())
 }
 
-/// The value, if the parameter can have it.
+/// Returns the value if it is valid for the parameter.
 fn checked(param: &Param, value: Json) -> Result<Json, String> {
     let set = param.set(&mut Params::default(), param.name, &value);
     set.map(|()| value).map_err(|error| format!("expected {}", error.expected))

@@ -60,7 +60,7 @@ impl Reader {
     }
 
     /// Reads head and token ids from `input` of `len` bytes, and checks both before it allocates memory. `name` is for errors.
-    /// Fails if it is not a complete base.
+    /// Fails if `input` is not a complete base.
     pub fn new(name: &str, mut input: Box<dyn Read>, len: u64) -> Result<Reader, Error> {
         let name = name.to_owned();
         match head(&mut input, len) {
@@ -74,7 +74,7 @@ impl Reader {
         &self.windows
     }
 
-    /// Fails unless the base is of a model with `n_vocab` tokens, of windows of `n_ctx`, and of `text`, if that is given.
+    /// Fails unless the base has a vocabulary of `n_vocab` tokens, windows of `n_ctx` tokens and, if given, the same `text`.
     pub fn check(&self, n_vocab: usize, n_ctx: usize, text: Option<&[u32]>) -> Result<(), Error> {
         let Windows { n_vocab: found, n_ctx: window, tokens } = &self.windows;
         if *found != n_vocab {

@@ -131,7 +131,7 @@ impl<M: MatrixLayout> ModelPlan<M> {
     }
 }
 
-/// What the programs of a model share: the bytes of all of them, and the times of kernels.
+/// State that a model's programs share: the bytes of all their activations, and kernel times.
 #[derive(Debug, Default)]
 #[expect(missing_docs, reason = "see above")]
 pub struct State {

@@ -27,7 +27,7 @@ pub struct Rope {
     pub theta: f32,
     /// Frequency scale: `1 / factor` with scaling for longer contexts, otherwise 1.
     pub scale: f32,
-    /// The pairs that are not scaled; `None` scales all.
+    /// YaRN: which pairs are scaled; `None` scales all.
     pub yarn: Option<Yarn>,
     /// Multiplies the rotated columns; usually 1.
     pub magnitude: f32,

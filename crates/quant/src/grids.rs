@@ -1,7 +1,7 @@
 //! The grids of the IQ formats: the vectors of 4 or 8 values that an index selects.
 //!
-//! An entry is stored as the indices of its values, one per byte. The text below is the difference between neighbouring
-//! entries, made by `tools/goldens/grids.py`, which describes it.
+//! An entry is stored as the indices of its values, one per byte. The strings below encode differences of neighbouring entries;
+//! `tools/goldens/grids.py` makes and describes them.
 
 /// Entries with 8 values, an index per byte, the first value in the lowest byte.
 pub(crate) type Grid8<const E: usize> = [u64; E];

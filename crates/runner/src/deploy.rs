@@ -279,7 +279,7 @@ impl Deployed {
         &self.budgets
     }
 
-    /// Of the model.
+    /// The model's number of layers.
     pub fn layers(&self) -> usize {
         self.layers
     }

@@ -202,8 +202,8 @@ impl Chat {
         true
     }
 
-    /// Removes the oldest turns until the prompt with `text` as the next message leaves `free` tokens of the context for the answer.
-    /// Returns their number: all turns if even that does not suffice.
+    /// Removes the oldest turns until the prompt with `text` as the next message leaves `free` tokens of the context for the
+    /// answer. Returns their number: all turns if even that does not suffice.
     ///
     /// # Errors
     /// If `text` alone cannot fit, or the template rejects the conversation.
@@ -368,7 +368,7 @@ impl Answer<'_> {
     /// A handle that ends the answer from another thread.
     ///
     /// # Errors
-    /// If there is no answer, as the request was refused.
+    /// If the request was refused, so there is no answer.
     pub fn stopper(&mut self) -> Result<Stopper> {
         match &mut self.stream {
             Ok(stream) => Ok(stream.stopper()),

@@ -26,7 +26,7 @@ pub(crate) struct Sampling {
 
 #[derive(Deserialize, JsonSchema)]
 struct Queue {
-    /// Of a client's requests, lower ones start first.
+    /// A client's requests with lower values start first.
     #[serde(default)]
     priority: i32,
     /// Only requests with the same salt share the prefix cache.

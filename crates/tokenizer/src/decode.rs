@@ -6,7 +6,7 @@ use crate::Tokenizer;
 use crate::vocab::Kind;
 
 impl Tokenizer {
-    /// The bytes of token `id`, for a special token its text. They may be incomplete characters. `None` outside the
+    /// The bytes of token `id`; for a special token, the bytes of its text. They may be part of a character. `None` outside the
     /// vocabulary.
     pub fn token_bytes(&self, id: u32) -> Option<&[u8]> {
         self.pieces.get(id)

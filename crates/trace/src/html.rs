@@ -19,7 +19,7 @@ const LOWEST: i32 = -16;
 const HIGHEST: i32 = 2;
 
 impl Report {
-    /// The report as a page that needs nothing from outside: verdict, chart and table.
+    /// The report as a self-contained page: verdict, chart and table.
     pub fn html(&self) -> String {
         let first = self.first_row();
         let rows = self.values.iter().enumerate();

@@ -136,7 +136,7 @@ impl Linear {
 /// Norms a group: kind, `y`, `x`, weight if any, eps; see [`elementwise::norm`].
 type NormGroup = fn(NormKind, &mut [f32], &[f32], Option<&[f32]>, f32);
 
-/// Ropes a row: `y`, `x`, head dimension, pairing, cos/sin table; see [`elementwise::rope`].
+/// Applies RoPE to a row: `y`, `x`, head dimension, pairing, cos/sin table; see [`elementwise::rope`].
 type RopeRow = fn(&mut [f32], &[f32], usize, Pairing, &[[f32; 2]]);
 
 /// Packs activation rows: `x`, rows, rows per tile, layout, destination.

@@ -175,7 +175,7 @@ impl Lanes for Avx2 {
         })
     }
 
-    /// `vpmaddubsw` adds pairs in 16 bits, which products of weights up to 255 overflow. [`Self::dot`] therefore treats
+    /// `vpmaddubsw` adds pairs of products in 16 bits; weights up to 255 would overflow. [`Self::dot`] therefore treats
     /// weights with zero point 128 as signed.
     #[inline(always)]
     fn acc_init<const SIGNED: bool>(self, start: i32) -> [__m256i; 2] {

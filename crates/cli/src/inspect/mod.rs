@@ -426,7 +426,7 @@ impl Entry {
     }
 }
 
-/// The found facts, or `{"error": "why not"}`.
+/// Serialises the result, or `{"error": "reason"}`.
 fn or_error<T: Serialize, S: Serializer>(
     result: &Result<T, String>,
     serializer: S,
@@ -464,7 +464,7 @@ fn elements(array: &Array, limit: usize) -> Json {
     }
 }
 
-/// With the digits of an f32, not of the f64 that JSON numbers are.
+/// The number with the digits of the f32, not those of its conversion to f64.
 fn float(value: f32) -> Json {
     json!(value.to_string().parse::<f64>().ok())
 }

@@ -164,8 +164,8 @@ impl Drafter for DraftModel {
     }
 }
 
-/// The number of tokens that both models have. Fails if one of them is not the same text. A model may have more, with which its
-/// matrices are padded.
+/// The number of token ids that both models have. Fails if an id has different texts. One model may have more, as padding of its
+/// matrices.
 fn common_vocabulary(draft: &Model, target: &Model) -> Result<usize, Error> {
     let [ours, theirs] = [draft, target].map(|model| model.tokenizer());
     let both = ours.vocab_size().min(theirs.vocab_size());

@@ -157,7 +157,7 @@ impl Text {
         runner.rows(&[Part { sequence: 0, n_past: 0, tokens: &self.tokens }], self.outputs())
     }
 
-    /// Computes the text at once, then row by row; calls `each` with every row's differences of `routers`, tapped, and logits.
+    /// Computes the text at once, then row by row; calls `each` with each row's differences in tapped `routers` and logits.
     fn compare(
         &self,
         runner: &mut Runner,
@@ -220,7 +220,7 @@ impl Text {
         routers.iter().map(|router| Ok(runner.runner.read(&router.routes)?.to_vec())).collect()
     }
 
-    /// The routers' logits of the text at once, as a model's routes, and the routes that were made of them.
+    /// Computes the text at once; returns the model with these router logits given, and the routes chosen from them.
     fn record<'a>(
         &self,
         model: &'a Model,

@@ -15,7 +15,7 @@ use super::{Candidate, Checked, Failure};
 /// Numbers of activation rows, which may use different kernels; the last one on GPUs only.
 const ROWS: [usize; 3] = [1, 5, 19];
 
-/// Approximate number of weights that are multiplied, and of weights per graph. Of a larger model, rows are sampled evenly.
+/// Approximate limit of weights multiplied, in total and per graph. Rows of larger models are sampled evenly.
 const VALUES: usize = 64 << 20;
 
 /// Minimum rows of a matrix that are multiplied.
@@ -151,7 +151,7 @@ fn multiply(
     counts.iter().map(run).collect()
 }
 
-/// Evenly distributed from -1 to 1, with outliers, as the activations of models have.
+/// Uniformly distributed in [-1, 1], with outliers like those of real activations.
 fn activation(i: usize) -> f32 {
     let even = (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
     let value = even as f32 / (1u32 << 23) as f32 - 1.0;

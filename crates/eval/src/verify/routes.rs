@@ -8,7 +8,7 @@ use graph::{Graph, Op};
 use quant::Format;
 use runner::FileWeights;
 
-/// A graph whose routers read recorded logits (they still compute their own), and these as weights beside those of the file.
+/// A graph whose routers read recorded logits instead of computed ones; the file's weights, and these logits as weights.
 pub(super) struct GivenRoutes<'a> {
     pub(super) graph: Graph,
     file: FileWeights<'a>,

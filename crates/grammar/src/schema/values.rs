@@ -1,4 +1,4 @@
-//! Keywords with a value that is no schema.
+//! Keywords whose value is not a schema.
 
 use serde_json::{Map, Value, json};
 

@@ -1,5 +1,5 @@
 //! Architecture `olmo2`: OLMo 2 and 3 (Team OLMo 2024, 2025). Norms follow the blocks; queries and keys are normed over all
-//! heads. OLMo 3 has a sliding window in three of four layers, whose RoPE is not scaled.
+//! heads. OLMo 3 has a sliding window and unscaled RoPE in three of four layers.
 
 use super::prelude::*;
 

@@ -84,8 +84,7 @@ impl FromStr for Split {
     }
 }
 
-/// Divides layers as [`super::place`] does: those from `floor` on, or, with [`Layers::Auto`], as many as fit in these
-/// proportions.
+/// Implements [`super::place`] for a split: places the layers from `floor` on or, with [`Layers::Auto`], as many as fit.
 pub(super) fn divide(
     model: CutPoints<'_>,
     budgets: &[DeviceBudget],
