@@ -389,7 +389,7 @@ impl GrammarArgs {
                 schema(text.clone())
             }
             (Some(file), ..) => schema(read(Path::new(file)).with_context(|| {
-                format!("--json-schema: {file:?} is no JSON object, so that it must be a file with one")
+                format!("--json-schema: {file:?} is not a JSON object, so it must name a file with one")
             })?),
             (_, Some(grammar), _) => Source::Gbnf(grammar.clone()),
             (.., Some(file)) if file.extension().is_some_and(|extension| extension == "lark") => {

@@ -303,8 +303,8 @@ impl<'a> Machine<'a> {
 
 /// Bytes besides the file that a share of the layers takes on the CPU.
 fn allocated(memory: &Memory, scale: f64, share: f64) -> u64 {
-    let of_layers = times(memory.weights_owned, scale).saturating_add(memory.kv);
-    times(of_layers, share).saturating_add(memory.activations)
+    let layer_bytes = times(memory.weights_owned, scale).saturating_add(memory.kv);
+    times(layer_bytes, share).saturating_add(memory.activations)
 }
 
 /// Exact for a factor of 1.

@@ -231,6 +231,6 @@ pub(crate) fn as_f32s(value: &Value) -> Option<Vec<f32>> {
 pub(crate) fn object(path: &Path) -> Result<Map<String, Value>, Error> {
     match read_json(path)? {
         Value::Object(object) => Ok(object),
-        _ => Err(Error::invalid(path, "this is no JSON object")),
+        _ => Err(Error::invalid(path, "this is not a JSON object")),
     }
 }

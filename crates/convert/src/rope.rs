@@ -61,7 +61,7 @@ impl Rope<'_> {
 
     pub(crate) fn f32(&self, key: &str) -> Result<Option<f32>, Error> {
         let Some(value) = self.all.get(key).filter(|value| !value.is_null()) else { return Ok(None) };
-        let wrong = || self.config.error(format!("{key:?} of the RoPE is {value}, which is no number"));
+        let wrong = || self.config.error(format!("{key:?} of the RoPE is {value}, expected a number"));
         value.as_f64().map(|number| Some(number as f32)).ok_or_else(wrong)
     }
 

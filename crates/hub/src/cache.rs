@@ -91,7 +91,7 @@ impl Cache {
         while let Some(folder) = folders.pop() {
             for entry in entries(&folder)? {
                 let path = entry.path();
-                // Metadata of the link's target; a dangling link is no file.
+                // Metadata of the link's target; a dangling link is not a file.
                 let Ok(metadata) = fs::metadata(&path) else { continue };
                 if metadata.is_dir() && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                     folders.push(path);

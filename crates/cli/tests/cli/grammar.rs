@@ -61,7 +61,7 @@ fn broken_grammars_are_errors_that_say_where() {
             r#"{"properties": {"a": {"not": {}}}}"#,
             "the JSON schema at /properties/a: `not` is not supported",
         ),
-        ("-j", "none.json", "\"none.json\" is no JSON object"),
+        ("-j", "none.json", "\"none.json\" is not a JSON object"),
         ("--grammar", "root ::= x", "the GBNF grammar, line 1, column 10: found no rule `x`"),
         ("--grammar-file", "none.gbnf", "cannot read the grammar none.gbnf"),
     ] {

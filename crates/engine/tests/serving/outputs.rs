@@ -253,7 +253,7 @@ fn text_before_a_special_token_is_not_held_back() {
     assert_eq!(texts, ["", "!", "", ""]);
 }
 
-/// It ends with a line only, and what a stop string has held back is text of the answer.
+/// It ends only after a line, and the text that a stop string holds back is delivered.
 #[test]
 fn a_text_ends_with_a_line_after_its_time() {
     let model = model(Format::F32);

@@ -33,7 +33,7 @@ use graph::Graph;
 
 use crate::{Config, Error, Keys, Tensors};
 
-/// What a family is written with.
+/// The imports of every family file.
 mod prelude {
     pub(super) use graph::{Activation, Gating, Glu, Graph, Mask, NormKind, Pairing, Pool, Rope, ValueId};
 
