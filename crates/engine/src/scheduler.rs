@@ -29,7 +29,7 @@ mod sequence;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 
-use backend::KV_BLOCK;
+use backend::{Input, KV_BLOCK, Output, Row};
 use graph::Group;
 
 use crate::blocks::{BlockManager, Cache, Demand};
@@ -227,6 +227,20 @@ impl Scheduler {
     /// applied yet are missing.
     pub(crate) fn tokens(&self, id: RequestId) -> Option<&[u32]> {
         self.request(id).map(Sequence::known)
+    }
+
+    /// The rows of a planned chunk. `output` is called with the position of each output row.
+    pub(crate) fn rows(
+        &self,
+        chunk: &Chunk,
+        mut output: impl FnMut(usize) -> Output,
+    ) -> impl Iterator<Item = Row> {
+        let tokens = self.tokens(chunk.id).unwrap_or_default();
+        let first = chunk.output_position();
+        chunk.sequence.positions().map(move |position| Row {
+            input: chunk.ahead.map_or_else(|| Input::Token(tokens[position]), Input::Ahead),
+            output: if position < first { Output::None } else { output(position) },
+        })
     }
 
     /// Tokens of a request that are in the cache, those of the last plan included.

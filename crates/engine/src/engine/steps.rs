@@ -183,7 +183,8 @@ impl Engine {
     fn failed(&mut self, chunks: Vec<Chunk>, error: backend::Error) {
         if error == backend::Error::Interrupted {
             self.interrupt.lower();
-            let rewind = |chunk: Chunk| scheduler::Event::Rewind { id: chunk.id, n_past: chunk.n_past };
+            let rewind =
+                |chunk: Chunk| scheduler::Event::Rewind { id: chunk.id, n_past: chunk.sequence.n_past };
             self.pending.scheduler.extend(chunks.into_iter().map(rewind));
             return;
         }
@@ -224,7 +225,8 @@ impl Engine {
         for (chunk, rows) in with_outputs(chunks) {
             let id = chunk.id;
             let Some(state) = requests.get_mut(&id) else { continue };
-            let observed = show(state, logits_name, chunk, rows.start, &outputs);
+            let tokens = scheduler.tokens(id).unwrap_or_default();
+            let observed = show(state, logits_name, (chunk, tokens), rows.start, &outputs);
             let is_over = observed != Ok(ControlFlow::Continue(())) || chunk.next_tokens() > 0;
             let Some(state) = is_over.then(|| requests.remove(&id)).flatten() else { continue };
             let reason = match observed {
@@ -241,10 +243,7 @@ impl Engine {
             }
             let next = rows.end - chunk.next_tokens()..rows.end;
             match next.map(|index| outputs.answer(index)).collect() {
-                Ok(answers) => {
-                    let tokens = scheduler.tokens(id).unwrap_or_default();
-                    choices.push(Choice::new(id, state, tokens, answers));
-                }
+                Ok(answers) => choices.push(Choice::new(id, state, tokens, answers)),
                 Err(error) => pending.push(Event::Failed { id, error: error.into() }),
             }
         }
@@ -276,8 +275,9 @@ impl Engine {
         for name in names {
             let has_all = graph.find(name).is_some_and(|id| graph.value(id).rows == graph::Rows::Step);
             let chunk_rows = |chunk: &'_ Chunk| -> Vec<ObservedRow> {
-                let rows = (chunk.n_past..).zip(&chunk.tokens);
-                let rows = rows.map(|(position, &token)| ObservedRow { request: chunk.id, position, token });
+                let tokens = self.scheduler.tokens(chunk.id).unwrap_or_default();
+                let row = |position| ObservedRow { request: chunk.id, position, token: tokens[position] };
+                let rows = chunk.sequence.positions().map(row);
                 rows.filter(|row| has_all || is_output(chunk, row)).collect()
             };
             let rows: Vec<ObservedRow> = chunks.iter().flat_map(chunk_rows).collect();
@@ -293,7 +293,7 @@ impl Engine {
     }
 
     fn build_step(&self, chunks: &[Chunk]) -> Result<Step, backend::Error> {
-        let mut rows = Vec::with_capacity(chunks.iter().map(|chunk| chunk.tokens.len()).sum());
+        let mut rows = Vec::with_capacity(chunks.iter().map(|chunk| chunk.sequence.len).sum());
         let mut sequences = Vec::with_capacity(chunks.len());
         for chunk in chunks {
             let state = self.requests.get(&chunk.id).filter(|_| chunk.next_tokens() > 0);
@@ -301,9 +301,8 @@ impl Engine {
             let first = chunk.output_position();
             let output =
                 |position| state.map_or(Output::Logits, |state| state.output(first, history.get(..position)));
-            let (own, sequence) = chunk.rows(output);
-            rows.extend(own);
-            sequences.push(sequence);
+            rows.extend(self.scheduler.rows(chunk, output));
+            sequences.push(chunk.sequence.clone());
         }
         Ok(Step::new(rows, sequences)?.with_interrupt(self.interrupt.clone()))
     }
@@ -324,11 +323,11 @@ fn discard(runner: &mut ModelRunner, step: InProgress) {
     }
 }
 
-/// Shows the logits of a chunk's output rows, the first of which is `first`, to the observer of the request.
+/// Shows the logits of a chunk's output rows, the first of which is `first`, to the observer of the request with these tokens.
 fn show(
     state: &mut RequestState,
     name: &str,
-    chunk: &Chunk,
+    (chunk, tokens): (&Chunk, &[u32]),
     first: usize,
     outputs: &Outputs<'_>,
 ) -> Result<ControlFlow<()>, backend::Error> {
@@ -336,10 +335,7 @@ fn show(
     let Some((positions, observer)) = state.observe(start..start + chunk.outputs) else {
         return Ok(ControlFlow::Continue(()));
     };
-    let row = |position| {
-        let token = chunk.tokens[position - chunk.n_past];
-        ObservedRow { request: chunk.id, position, token }
-    };
+    let row = |position| ObservedRow { request: chunk.id, position, token: tokens[position] };
     for position in positions {
         let values = outputs.logits(first + position - start);
         let values = values.ok_or_else(|| backend::Error::Step("the backend returned no logits".into()))?;

@@ -1,6 +1,6 @@
 //! Rows after the last known token of a request: of drafted tokens, and of tokens that a device has yet to choose.
 
-use backend::{KV_BLOCK, Slots};
+use backend::KV_BLOCK;
 
 use super::{Chunk, Event, RequestId, Scheduler, Sequence};
 use crate::blocks::Demand;
@@ -26,13 +26,12 @@ impl Scheduler {
             rows > 0 && self.blocks.grow(&mut request.cache, Demand { all: end, next: end })
         };
         let rows = [most, in_block].into_iter().find(|&rows| fits(rows))?;
-        let tokens = draft[..rows].to_vec();
-        request.tokens.extend_from_slice(&tokens);
+        request.tokens.extend_from_slice(&draft[..rows]);
         request.drafted += rows;
         self.queue.charge(request.admission.client, rows);
-        let (tables, slots) = (request.cache.tables.clone(), Slots::default());
-        let (outputs, drafted) = (rows, rows);
-        Some(Chunk { id, tokens, n_past, tables, slots, outputs, is_last: true, drafted, ahead: None })
+        let tables = request.cache.tables.clone();
+        let sequence = backend::Sequence { n_past, len: rows, tables, ..backend::Sequence::default() };
+        Some(Chunk { id, sequence, outputs: rows, is_last: true, drafted: rows, ahead: None })
     }
 
     /// Applies `events`, tokens and ends, and plans the step after the one that is computed, of one row for each of these requests
@@ -72,9 +71,8 @@ impl Scheduler {
             let (n_past, tables) = (request.tokens.len(), request.cache.tables.clone());
             request.tokens.push(0);
             request.is_ahead = true;
-            let (tokens, slots, ahead) = (vec![0], Slots::default(), Some(row));
-            let (outputs, is_last, drafted) = (1, true, 0);
-            chunks.push(Chunk { id, tokens, n_past, tables, slots, outputs, is_last, drafted, ahead });
+            let sequence = backend::Sequence { n_past, len: 1, tables, ..backend::Sequence::default() };
+            chunks.push(Chunk { id, sequence, outputs: 1, is_last: true, drafted: 0, ahead: Some(row) });
         }
         Some(chunks)
     }

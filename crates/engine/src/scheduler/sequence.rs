@@ -1,25 +1,18 @@
 //! A request's tokens and its part of the cache, and the rows that a step computes of it.
 
-use std::sync::Arc;
-
-use backend::{BlockTable, Input, KV_BLOCK, Output, Row, Slots};
+use backend::KV_BLOCK;
 
 use crate::blocks::{BlockManager, Cache};
 use crate::ids::RequestId;
 use crate::prefix::{Prefix, Prefixes};
 use crate::queue::Admission;
 
-/// Consecutive rows of one request.
+/// Consecutive rows of one request, whose tokens are those at their positions ([`Scheduler::rows`](super::Scheduler::rows)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Chunk {
     pub(crate) id: RequestId,
-    pub(crate) tokens: Vec<u32>,
-    /// Tokens in the cache, and thus the position of the first row.
-    pub(crate) n_past: usize,
-    /// Block tables, one per group, with blocks for all positions that the rows read and write.
-    pub(crate) tables: Arc<[BlockTable]>,
-    /// Where the states of recurrent layers are read and written.
-    pub(crate) slots: Slots,
+    /// The rows' positions and their part of the cache, as the step gets them.
+    pub(crate) sequence: backend::Sequence,
     /// Number of output rows, at the end of the chunk.
     pub(crate) outputs: usize,
     /// Whether the chunk has the last token: its logits yield the next one.
@@ -119,34 +112,26 @@ impl Sequence {
     pub(super) fn take_chunk(&mut self, blocks: &mut BlockManager) -> Chunk {
         let (n_past, outputs) = (self.cache.positions, self.outputs(self.rows));
         let slots = blocks.slots(&mut self.cache, self.rows, self.checkpoint);
-        let end = n_past + self.rows;
-        (self.cache.positions, self.rows) = (end, 0);
-        Chunk {
-            id: self.id,
-            tokens: self.tokens[n_past..end].to_vec(),
-            n_past,
-            tables: self.cache.tables.clone(),
-            slots,
-            outputs,
-            is_last: end == self.tokens.len(),
-            drafted: 0,
-            ahead: None,
-        }
+        let (len, tables) = (std::mem::take(&mut self.rows), self.cache.tables.clone());
+        self.cache.positions += len;
+        let is_last = self.remaining() == 0;
+        let sequence = backend::Sequence { n_past, len, tables, slots, ..backend::Sequence::default() };
+        Chunk { id: self.id, sequence, outputs, is_last, drafted: 0, ahead: None }
     }
 }
 
 impl Chunk {
     /// Appends the rows of a draft.
     pub(crate) fn append(&mut self, draft: Chunk) {
-        self.tokens.extend(draft.tokens);
-        self.tables = draft.tables;
+        self.sequence.len += draft.sequence.len;
+        self.sequence.tables = draft.sequence.tables;
         self.outputs += draft.outputs;
         self.drafted += draft.drafted;
     }
 
     /// Position of the first output row.
     pub(crate) fn output_position(&self) -> usize {
-        self.n_past + self.tokens.len() - self.outputs
+        self.sequence.positions().end - self.outputs
     }
 
     /// Number of output rows, at the end, whose outputs yield the next tokens: those of the last token and of drafted ones.
@@ -154,22 +139,8 @@ impl Chunk {
         if self.is_last { 1 + self.drafted } else { 0 }
     }
 
-    /// Its rows in a step, and the sequence that they belong to. `output` is called with the position of each output row.
-    pub(crate) fn rows(
-        &self,
-        mut output: impl FnMut(usize) -> Output,
-    ) -> (impl Iterator<Item = Row>, backend::Sequence) {
-        let first = self.output_position();
-        let rows = (self.n_past..).zip(&self.tokens).map(move |(position, &token)| Row {
-            input: self.ahead.map_or(Input::Token(token), Input::Ahead),
-            output: if position < first { Output::None } else { output(position) },
-        });
-        let (n_past, len, tables, slots) = (self.n_past, self.tokens.len(), self.tables.clone(), self.slots);
-        (rows, backend::Sequence { n_past, len, tables, slots, ..backend::Sequence::default() })
-    }
-
     /// Whether it is the last token alone, or with a draft.
     pub(crate) fn is_decode(&self) -> bool {
-        self.tokens.len() == 1 + self.drafted && self.is_last
+        self.sequence.len == 1 + self.drafted && self.is_last
     }
 }

@@ -132,7 +132,7 @@ fn prompts_are_chunked_and_never_delay_decoding() {
     let mut scheduler = scheduler(limits(256, 2, 10, 16));
     let submit = |id: u64, tokens: usize| submit(id, vec![id as u32; tokens]);
     let rows = |plan: &Plan| {
-        plan.chunks.iter().map(|c| (c.id.0, c.n_past, c.tokens.len(), c.is_last)).collect::<Vec<_>>()
+        plan.chunks.iter().map(|c| (c.id.0, c.sequence.n_past, c.sequence.len, c.is_last)).collect::<Vec<_>>()
     };
     assert_eq!(
         rows(&scheduler.plan([submit(0, 4), submit(1, 20), submit(2, 1)])),
@@ -173,7 +173,7 @@ fn few_requests_pass_one_that_waits_for_blocks() {
 fn short_prompts_come_first_but_long_ones_go_on() {
     let mut scheduler = scheduler(limits(256, 8, 20, 64));
     let submit = |id: u64, tokens| submit(id, vec![id as u32; tokens]);
-    let rows = |plan: Plan| plan.chunks.iter().map(|c| (c.id.0, c.tokens.len())).collect::<Vec<_>>();
+    let rows = |plan: Plan| plan.chunks.iter().map(|c| (c.id.0, c.sequence.len)).collect::<Vec<_>>();
     assert_eq!(rows(scheduler.plan([submit(0, 100)])), [(0, 20)]);
     assert_eq!(rows(scheduler.plan([submit(1, 30), submit(2, 10)])), [(1, 10), (2, 10)]);
     let mut order = Vec::new();
@@ -181,7 +181,7 @@ fn short_prompts_come_first_but_long_ones_go_on() {
         let ends = (1..id).map(|id| Event::End { id: RequestId(id), intact: true }).filter(|_| id > 3);
         order.extend(rows(scheduler.plan(ends.chain([submit(id, 20)]))).into_iter().map(|(id, _)| id));
     }
-    // 80 rows are left of the first prompt: fewer of others pass it.
+    // The first prompt has 80 rows left, so at most 80 rows of other prompts are computed before it.
     assert_eq!(order[..6], [1, 4, 0, 0, 0, 0]);
 }
 
@@ -189,7 +189,7 @@ fn short_prompts_come_first_but_long_ones_go_on() {
 fn prompts_have_few_rows_while_others_decode() {
     let mut scheduler = scheduler(limits(256, 8, 100, 64));
     let submit = |id: u64, tokens| submit(id, vec![id as u32; tokens]);
-    let rows = |plan: Plan| plan.chunks.iter().map(|c| (c.id.0, c.tokens.len())).collect::<Vec<_>>();
+    let rows = |plan: Plan| plan.chunks.iter().map(|c| (c.id.0, c.sequence.len)).collect::<Vec<_>>();
     // The requests are those after the events.
     let seven = |decoding, prompts| {
         move |active| {
@@ -210,7 +210,7 @@ fn positions_after(mut scheduler: Scheduler, prompt: usize, generated: usize) ->
     loop {
         let chunk = &plan.chunks[0];
         if tokens == generated && chunk.is_last {
-            return chunk.tables.iter().map(BlockTable::positions).collect();
+            return chunk.sequence.tables.iter().map(BlockTable::positions).collect();
         }
         let event = chunk.is_last.then_some(Event::Token { id: RequestId(0), token: 1 });
         tokens += usize::from(event.is_some());
@@ -259,7 +259,7 @@ fn windows_take_a_fraction_of_the_memory() {
     let (mut most, mut steps) = (HashMap::new(), 0);
     while scheduler.cached(RequestId(0)) < 32767 {
         assert!(plan.preempted.is_empty() && !plan.chunks.is_empty());
-        for (group, table) in plan.chunks[0].tables.iter().enumerate() {
+        for (group, table) in plan.chunks[0].sequence.tables.iter().enumerate() {
             let blocks = most.entry(group).or_insert(0);
             *blocks = table.blocks.len().max(*blocks);
         }

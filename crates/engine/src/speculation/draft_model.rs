@@ -117,13 +117,12 @@ impl DraftModel {
     ) -> Result<Vec<(RequestId, u32)>, Error> {
         let (mut rows, mut sequences, mut ids) = (Vec::new(), Vec::new(), Vec::new());
         for chunk in chunks {
-            let end = chunk.n_past + chunk.tokens.len();
+            let end = chunk.sequence.positions().end;
             let is_drafting = chunk.is_last && drafting(chunk.id);
             let is_last = |position| is_drafting && position + 1 == end;
             let output = |position| if is_last(position) { Output::Greedy } else { Output::None };
-            let (own, sequence) = chunk.rows(output);
-            rows.extend(own);
-            sequences.push(sequence);
+            rows.extend(self.scheduler.rows(&chunk, output));
+            sequences.push(chunk.sequence);
             ids.extend(is_drafting.then_some(chunk.id));
         }
         let ran = self.runner.run(&Step::new(rows, sequences)?);

@@ -16,7 +16,7 @@ fn logits_of_many_rows_take_the_steps_that_have_room_for_them() {
         outputs_from: Some(from),
     };
     let rows = |plan: Plan| {
-        plan.chunks.iter().map(|c| (c.id.0, c.n_past, c.tokens.len(), c.outputs)).collect::<Vec<_>>()
+        plan.chunks.iter().map(|c| (c.id.0, c.sequence.n_past, c.sequence.len, c.outputs)).collect::<Vec<_>>()
     };
     // Rows that nobody asks for go with an ordinary step, and so do as many output rows as others do not need: three.
     let mut alone = scheduler(limits);

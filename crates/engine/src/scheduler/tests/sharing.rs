@@ -26,7 +26,7 @@ fn token(id: u64, token: u32) -> Event {
 /// How much of `prompt` a second request finds in the cache after the first.
 fn reused(scheduler: &mut Scheduler, prompt: &[u32]) -> usize {
     let plan = scheduler.plan([end(0), submit(1, prompt.to_vec())]);
-    assert_eq!(plan.chunks[0].n_past, plan.admitted[0].reused);
+    assert_eq!(plan.chunks[0].sequence.n_past, plan.admitted[0].reused);
     plan.admitted[0].reused
 }
 
@@ -90,14 +90,15 @@ fn salts_share_nothing() {
 fn a_common_prefix_is_computed_once() {
     let prompt = |id: u32| (0..100).chain([1000 + id; 10]).collect::<Vec<u32>>();
     let mut scheduler = scheduler(limits(256, 4, 512, 32));
-    let rows =
-        |plan: &Plan| plan.chunks.iter().map(|c| (c.id.0, c.n_past, c.tokens.len())).collect::<Vec<_>>();
+    let rows = |plan: &Plan| {
+        plan.chunks.iter().map(|c| (c.id.0, c.sequence.n_past, c.sequence.len)).collect::<Vec<_>>()
+    };
     let plan = scheduler.plan((0..4).map(|id| submit(id.into(), prompt(id))));
     assert_eq!(rows(&plan), [(0, 0, 110)], "the others wait for its blocks");
     let plan = scheduler.plan([token(0, 1)]);
     assert_eq!(rows(&plan), [(0, 110, 1), (1, 96, 14), (2, 96, 14), (3, 96, 14)]);
     for chunk in &plan.chunks {
-        assert_eq!(chunk.tables[0].blocks[..3], plan.chunks[0].tables[0].blocks[..3]);
+        assert_eq!(chunk.sequence.tables[0].blocks[..3], plan.chunks[0].sequence.tables[0].blocks[..3]);
     }
     // Who comes later finds the blocks while they are in use, and after.
     let plan = scheduler.plan([token(0, 1), token(1, 1), token(2, 1), end(3), submit(4, prompt(4))]);
@@ -111,7 +112,7 @@ fn a_common_prefix_is_computed_once() {
 fn nobody_waits_for_what_never_comes() {
     let mut scheduler = scheduler(limits(256, 4, 64, 32));
     let prompt: Vec<u32> = (0..200).collect();
-    let first = |plan: Plan| (plan.chunks[0].id.0, plan.chunks[0].n_past, plan.chunks.len());
+    let first = |plan: Plan| (plan.chunks[0].id.0, plan.chunks[0].sequence.n_past, plan.chunks.len());
     assert_eq!(first(scheduler.plan((0..3).map(|id| submit(id, prompt.clone())))), (0, 0, 1));
     assert_eq!(first(scheduler.plan([])), (0, 64, 1));
     assert_eq!(first(scheduler.plan([Event::End { id: RequestId(0), intact: false }])), (1, 64, 1));

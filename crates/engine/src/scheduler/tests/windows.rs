@@ -153,9 +153,8 @@ fn together(
         }
         let (mut rows, mut sequences, mut last) = (vec![], vec![], vec![]);
         for chunk in plan.chunks {
-            let (own, sequence) = chunk.rows(|_| Output::Greedy);
-            rows.extend(own);
-            sequences.push(sequence);
+            rows.extend(scheduler.rows(&chunk, |_| Output::Greedy));
+            sequences.push(chunk.sequence);
             last.extend(chunk.is_last.then_some(chunk.id));
         }
         let step = Step::new(rows, sequences).expect("tables have what rows write");
@@ -191,7 +190,7 @@ fn no_token_changes(graph: &Graph, expected: usize) {
     let file = file(graph);
     let prompt =
         |seed: u32, len: u32| (0..len).map(|i| (i * (seed + 3) + seed) % VOCAB as u32).collect::<Vec<_>>();
-    // Continued by whole passes over all blocks.
+    // The expected answers: each token comes from a forward pass over the whole sequence, without cached positions.
     let jobs: Vec<Job> = [(0, 5), (1, 130), (2, 60), (3, 90)]
         .into_iter()
         .map(|(seed, len)| {

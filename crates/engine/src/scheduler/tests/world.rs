@@ -162,7 +162,7 @@ impl World {
         let intact = self.random.chance(90);
         self.events.push(Event::End { id, intact });
         if let Some(chunk) = job.last.filter(|_| !intact) {
-            self.write(&chunk, |_, _| None, |_| vec![u32::MAX]);
+            self.write(&chunk, |_| None, |_| vec![u32::MAX]);
         }
         self.ended += 1;
     }
@@ -237,8 +237,8 @@ impl World {
                 tables[number].blocks.iter().for_each(|&block| *users.entry(block).or_default() += 1);
             }
             for chunk in &plan.chunks {
-                for position in chunk.n_past..chunk.n_past + chunk.tokens.len() {
-                    let block = chunk.tables[number].slot(position).0 as u32;
+                for position in chunk.sequence.n_past..chunk.sequence.n_past + chunk.sequence.len {
+                    let block = chunk.sequence.tables[number].slot(position).0 as u32;
                     assert_eq!(users[&block], 1, "a shared block of group {number} is written");
                 }
             }
@@ -246,7 +246,7 @@ impl World {
     }
 
     fn check_plan(&mut self, plan: &Plan) {
-        let rows: usize = plan.chunks.iter().map(|chunk| chunk.tokens.len() - chunk.drafted).sum();
+        let rows: usize = plan.chunks.iter().map(|chunk| chunk.sequence.len - chunk.drafted).sum();
         assert!(rows <= self.limits.n_batch, "{rows} rows");
         assert!(plan.chunks.len() <= self.limits.sequences);
         let outputs: usize = plan.chunks.iter().map(|chunk| chunk.outputs - chunk.drafted).sum();
@@ -282,19 +282,20 @@ impl World {
     fn write(
         &mut self,
         chunk: &Chunk,
-        token: impl Fn(usize, &Chunk) -> Option<u32>,
+        token: impl Fn(usize) -> Option<u32>,
         state: impl Fn(usize) -> Vec<u32>,
     ) {
-        for (table, store) in chunk.tables.iter().zip(&mut self.stores) {
-            for i in 0..chunk.tokens.len() {
-                store[slot(table, chunk.n_past + i)] = token(i, chunk);
+        for (table, store) in chunk.sequence.tables.iter().zip(&mut self.stores) {
+            for i in 0..chunk.sequence.len {
+                store[slot(table, chunk.sequence.n_past + i)] = token(i);
             }
         }
         if !self.slots.is_empty() {
-            if let Some((rows, slot)) = chunk.slots.checkpoint {
-                self.slots[slot as usize] = state(chunk.n_past + rows);
+            if let Some((rows, slot)) = chunk.sequence.slots.checkpoint {
+                self.slots[slot as usize] = state(chunk.sequence.n_past + rows);
             }
-            self.slots[chunk.slots.write as usize] = state(chunk.n_past + chunk.tokens.len());
+            self.slots[chunk.sequence.slots.write as usize] =
+                state(chunk.sequence.n_past + chunk.sequence.len);
         }
     }
 
@@ -306,7 +307,7 @@ impl World {
         if self.random.chance(2) {
             // The step is interrupted.
             for chunk in &plan.chunks {
-                self.events.push(Event::Rewind { id: chunk.id, n_past: chunk.n_past });
+                self.events.push(Event::Rewind { id: chunk.id, n_past: chunk.sequence.n_past });
             }
             return;
         }
@@ -314,14 +315,16 @@ impl World {
         for chunk in &plan.chunks {
             assert!(seen.insert(chunk.id), "one chunk a request");
             let job = self.alive.get_mut(&chunk.id).expect("only requests that have not ended run");
-            assert_eq!(chunk.n_past, job.cached, "position of the next token");
-            job.cached += chunk.tokens.len() - chunk.drafted;
-            let (generated, draft) = chunk.tokens.split_at(job.cached - chunk.n_past);
-            assert_eq!(generated, &job.tokens[chunk.n_past..job.cached]);
+            assert_eq!(chunk.sequence.n_past, job.cached, "position of the next token");
+            job.cached += chunk.sequence.len - chunk.drafted;
+            let planned =
+                self.scheduler.tokens(chunk.id).expect("it runs")[chunk.sequence.positions()].to_vec();
+            let (generated, draft) = planned.split_at(job.cached - chunk.sequence.n_past);
+            assert_eq!(generated, &job.tokens[chunk.sequence.n_past..job.cached]);
             assert!(!generated.is_empty());
             assert_eq!(chunk.is_last, job.cached == job.tokens.len());
-            let asked = job.asked_from.max(chunk.n_past)..job.cached.min(job.prompt);
-            assert!(chunk.n_past <= job.asked_from, "a row that is asked for was skipped");
+            let asked = job.asked_from.max(chunk.sequence.n_past)..job.cached.min(job.prompt);
+            assert!(chunk.sequence.n_past <= job.asked_from, "a row that is asked for was skipped");
             let outputs = asked.len().max(usize::from(chunk.is_last));
             assert_eq!(chunk.outputs, outputs + chunk.drafted, "{asked:?}");
             self.asked += asked.len();
@@ -333,10 +336,12 @@ impl World {
             if chunk.is_last {
                 tokens.extend(draft);
             }
-            self.write(chunk, |i, chunk| Some(chunk.tokens[i]), |end| tokens[..end].to_vec());
-            for ((table, &(group, _)), store) in chunk.tables.iter().zip(&self.groups).zip(&self.stores) {
-                let first = group.mask.first_visible(chunk.n_past);
-                let end = chunk.n_past + chunk.tokens.len();
+            self.write(chunk, |i| Some(planned[i]), |end| tokens[..end].to_vec());
+            for ((table, &(group, _)), store) in
+                chunk.sequence.tables.iter().zip(&self.groups).zip(&self.stores)
+            {
+                let first = group.mask.first_visible(chunk.sequence.n_past);
+                let end = chunk.sequence.n_past + chunk.sequence.len;
                 let seen: Vec<u32> = (first..end).map_while(|at| store[slot(table, at)]).collect();
                 assert_eq!(seen, tokens[first..end], "the stores hold what the rows see");
             }

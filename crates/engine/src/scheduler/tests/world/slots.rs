@@ -21,17 +21,21 @@ impl World {
         if self.slots.is_empty() {
             return;
         }
-        let written: Vec<u32> = plan.chunks.iter().flat_map(|chunk| chunk.slots.written()).collect();
+        let written: Vec<u32> = plan.chunks.iter().flat_map(|chunk| chunk.sequence.slots.written()).collect();
         let distinct: HashSet<u32> = written.iter().copied().collect();
         assert_eq!(distinct.len(), written.len(), "a slot is written twice");
         for chunk in &plan.chunks {
-            if chunk.n_past > 0 {
-                assert!(!distinct.contains(&chunk.slots.read), "a state that is read is written");
-                let state = &self.slots[chunk.slots.read as usize];
-                assert_eq!(*state, self.alive[&chunk.id].tokens[..chunk.n_past], "the state of the past");
+            if chunk.sequence.n_past > 0 {
+                assert!(!distinct.contains(&chunk.sequence.slots.read), "a state that is read is written");
+                let state = &self.slots[chunk.sequence.slots.read as usize];
+                assert_eq!(
+                    *state,
+                    self.alive[&chunk.id].tokens[..chunk.sequence.n_past],
+                    "the state of the past"
+                );
             }
-            if let Some((rows, _)) = chunk.slots.checkpoint {
-                assert!((1..chunk.tokens.len()).contains(&rows));
+            if let Some((rows, _)) = chunk.sequence.slots.checkpoint {
+                assert!((1..chunk.sequence.len).contains(&rows));
             }
         }
     }
