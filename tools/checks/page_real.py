@@ -159,6 +159,7 @@ def real_settings(browser):
         ignored = []
         page.on("response", lambda response: ignored.append(response.headers.get("x-ignored-fields")))
         page.keyboard.press("Alt+s")
+        page.get_by_text("More parameters").click()
         for name, value in [
             ("temperature", 0.3), ("top_p", 0.9), ("top_k", 20), ("min_p", 0.1), ("repeat_penalty", 1.1), ("max_tokens", 4), ("seed", 7),
         ]:  # fmt: skip

@@ -55,6 +55,24 @@ def entry(data, dice):
     return {**next(o for o in shape if o["bytes"] == list(data)), "top_logprobs": shape}
 
 
+def document():
+    """As much of the server's OpenAPI document as the page reads."""
+    properties = {
+        "max_tokens": {"type": ["integer", "null"], "minimum": -1, "default": -1},
+        "temperature": {"type": ["number", "null"], "minimum": 0, "maximum": 100, "default": 0.8},
+        "top_p": {"type": ["number", "null"], "minimum": 0, "maximum": 1, "default": 0.95},
+        "seed": {"type": ["integer", "null"], "default": -1},
+    }
+    for name, schema in properties.items():
+        schema |= {"x-heading": "Sampling", "description": f"What {name} does."}
+    properties["n_predict"] = {"type": ["integer", "null"], "description": "The same as `max_tokens`."}
+    body = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Chat"}}}}
+    return {
+        "paths": {"/v1/chat/completions": {"post": {"requestBody": body}}},
+        "components": {"schemas": {"Chat": {"type": "object", "properties": properties}}},
+    }
+
+
 class State:
     """State that the check reads and sets."""
 
@@ -116,6 +134,8 @@ class Handler(BaseHTTPRequestHandler):
             return self.reply(
                 200, {"default_generation_settings": {"n_ctx": self.state.n_ctx, "params": params}, "model_path": "m.gguf"}
             )
+        if path == "/openapi.json":
+            return self.reply(200, document())
         if path == "/metrics":
             figures = {
                 "num_requests_running": self.state.running,

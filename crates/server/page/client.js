@@ -45,9 +45,18 @@ export async function models() {
 }
 
 /** The server's own settings; empty where it does not tell. */
-export async function properties() {
+export function properties() {
+  return tell("props");
+}
+
+/** The OpenAPI document of the server; empty where it does not tell. */
+export function openapi() {
+  return tell("openapi.json");
+}
+
+async function tell(path) {
   try {
-    return await (await request("props", {}, true)).json();
+    return await (await request(path, {}, true)).json();
   } catch {
     return {};
   }

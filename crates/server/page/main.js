@@ -2,7 +2,7 @@
 
 import * as app from "./app.js";
 import { setUpTheme } from "./appearance.js";
-import { onKeyNeeded, properties } from "./client.js";
+import { onKeyNeeded, openapi, properties } from "./client.js";
 import { Composer } from "./composer.js";
 import { askForKey, openHelp } from "./dialogs.js";
 import { announce, find, replace, toast } from "./dom.js";
@@ -10,7 +10,7 @@ import { loadModels, setUpTransfer, showState } from "./header.js";
 import { icon, iconButton } from "./icons.js";
 import { Probabilities } from "./probabilities.js";
 import { settings } from "./settings.js";
-import { openSettings, setDefaults } from "./settings-panel.js";
+import { openSettings, setParameters } from "./settings-panel.js";
 import { setUpShortcuts } from "./shortcuts.js";
 import { Sidebar } from "./sidebar.js";
 import { lookNow, setContext, watchServer } from "./status.js";
@@ -93,8 +93,8 @@ app.on("end", ({ conversation, message }) => {
 
 async function loadServer() {
   await loadModels();
-  const found = await properties();
-  setDefaults(found);
+  const [found, document] = await Promise.all([properties(), openapi()]);
+  setParameters(document, found);
   setContext(Number(found.n_ctx ?? found.default_generation_settings?.n_ctx));
 }
 

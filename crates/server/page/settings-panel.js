@@ -3,15 +3,40 @@
 import * as app from "./app.js";
 import { find, h, replace } from "./dom.js";
 import { iconButton } from "./icons.js";
-import { NUMBERS, settings, templateArguments } from "./settings.js";
+import { settings, templateArguments } from "./settings.js";
 
-/** The server's own values, shown in empty fields. */
-let defaults = {};
+/** Fields that are shown at first; the others are folded away. */
+const SHOWN = 8;
 
-export function setDefaults(properties) {
+/** llama.cpp's sign for a random seed. */
+const RANDOM_SEED = 4294967295;
+
+/** Name, limits, hint and the server's own value of each number that a request can set, in the server's order. */
+let parameters = [];
+
+/** Takes the parameters from the server's document of its protocols, and their values from its properties. */
+export function setParameters(document, properties) {
   const generation = properties.default_generation_settings ?? {};
-  defaults = { ...generation, ...generation.params };
-  defaults.max_tokens ??= defaults.n_predict;
+  const values = { max_tokens: generation.params?.n_predict, ...generation, ...generation.params };
+  const body = document.paths?.["/v1/chat/completions"]?.post?.requestBody?.content?.["application/json"]?.schema;
+  parameters = Object.entries(resolve(document, body)?.properties ?? {})
+    .filter(([, schema]) => schema["x-heading"] && kinds(schema).some((kind) => kind === "number" || kind === "integer"))
+    .map(([name, schema]) => {
+      const value = values[name] === RANDOM_SEED ? undefined : values[name];
+      const step = kinds(schema).includes("integer") ? 1 : 0.01;
+      const { minimum: min = -Infinity, maximum: max = Infinity, description: hint } = schema;
+      return { name, hint, min, max, step, value: value ?? schema.default };
+    });
+}
+
+function kinds(schema) {
+  return [schema.type].flat();
+}
+
+/** The schema that a `$ref` of the document names, or else the schema itself. */
+function resolve(document, schema) {
+  const path = schema?.$ref?.replace(/^#\//, "").split("/");
+  return path ? path.reduce((value, key) => value?.[key], document) : schema;
 }
 
 export function openSettings() {
@@ -52,22 +77,17 @@ function systemPrompt() {
 }
 
 function sampling() {
-  const fields = NUMBERS.map(({ name, label, hint, fallback, min, max, step }) => {
-    const given = defaults[name];
-    const shown =
-      Number.isFinite(given) &&
-      !(name === "max_tokens" && given < 0) &&
-      !(name === "seed" && (given < 0 || given >= 4294967295))
-        ? Number(given.toFixed(4))
-        : fallback;
+  const fields = parameters.map(({ name, hint, min, max, step, value: own }) => {
+    const label = (name[0].toUpperCase() + name.slice(1)).replaceAll("_", " ");
+    const limits = [Number.isFinite(min) && `from ${min}`, Number.isFinite(max) && `to ${max}`].filter(Boolean);
     const field = h("input", {
       id: `set-${name}`,
       type: "number",
-      min: String(min),
-      max: String(max),
+      min: Number.isFinite(min) ? String(min) : undefined,
+      max: Number.isFinite(max) ? String(max) : undefined,
       step: String(step),
       value: settings.numbers[name] ?? "",
-      placeholder: String(shown),
+      placeholder: Number.isFinite(own) ? String(Number(own.toFixed(4))) : "",
       inputMode: "decimal",
       "aria-describedby": `hint-${name}`,
     });
@@ -76,7 +96,7 @@ function sampling() {
       const value = field.valueAsNumber;
       const wrong = field.validity.badInput || (field.value !== "" && !(value >= min && value <= max));
       field.setAttribute("aria-invalid", String(wrong));
-      note.textContent = wrong ? `A number from ${min} to ${max}, please.` : hint;
+      note.textContent = wrong ? `${["A number", ...limits].join(" ")}, please.` : hint;
       if (wrong) return;
       const numbers = { ...settings.numbers };
       if (field.value === "") delete numbers[name];
@@ -99,7 +119,15 @@ function sampling() {
     },
     "Use the server's values",
   );
-  return h("section", {}, h("div", { class: "section-head" }, h("h3", {}, "Sampling"), reset), fields);
+  const folded = fields.slice(SHOWN);
+  const isSet = parameters.slice(SHOWN).some(({ name }) => name in settings.numbers);
+  return h(
+    "section",
+    {},
+    h("div", { class: "section-head" }, h("h3", {}, "Sampling"), reset),
+    fields.slice(0, SHOWN),
+    folded.length > 0 && h("details", { open: isSet }, h("summary", {}, "More parameters"), folded),
+  );
 }
 
 function model() {

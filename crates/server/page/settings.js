@@ -4,73 +4,6 @@ import { newId } from "./conversation.js";
 
 const KEY = "settings";
 
-/** Numbers of a request: name, label, limits, and what it does. An empty field leaves the server's value. */
-export const NUMBERS = [
-  {
-    name: "temperature",
-    label: "Temperature",
-    min: 0,
-    max: 5,
-    step: 0.05,
-    fallback: 0.8,
-    hint: "0 always takes the most probable token; higher is more varied.",
-  },
-  {
-    name: "top_p",
-    label: "Top P",
-    min: 0,
-    max: 1,
-    step: 0.01,
-    fallback: 0.95,
-    hint: "Keeps the most probable tokens that together reach this share.",
-  },
-  {
-    name: "top_k",
-    label: "Top K",
-    min: 0,
-    max: 1000,
-    step: 1,
-    fallback: 40,
-    hint: "Keeps this many tokens; 0 keeps all.",
-  },
-  {
-    name: "min_p",
-    label: "Min P",
-    min: 0,
-    max: 1,
-    step: 0.01,
-    fallback: 0.05,
-    hint: "Drops tokens less probable than this share of the best one.",
-  },
-  {
-    name: "repeat_penalty",
-    label: "Repeat penalty",
-    min: 0.5,
-    max: 3,
-    step: 0.01,
-    fallback: 1,
-    hint: "Above 1, tokens that occurred become less probable.",
-  },
-  {
-    name: "max_tokens",
-    label: "Longest answer",
-    min: 1,
-    max: 10_000_000,
-    step: 1,
-    fallback: "no limit",
-    hint: "In tokens.",
-  },
-  {
-    name: "seed",
-    label: "Seed",
-    min: 0,
-    max: 4294967295,
-    step: 1,
-    fallback: "random",
-    hint: "The same seed gives the same answer again.",
-  },
-];
-
 const DEFAULTS = {
   numbers: {},
   system: "",
@@ -114,8 +47,8 @@ export function templateArguments(text) {
 /** The fields of a request that come from the settings. */
 export function requestFields() {
   const fields = {};
-  for (const { name } of NUMBERS) {
-    if (Number.isFinite(settings.numbers[name])) fields[name] = settings.numbers[name];
+  for (const [name, number] of Object.entries(settings.numbers)) {
+    if (Number.isFinite(number)) fields[name] = number;
   }
   const template = templateArguments(settings.template) ?? {};
   if (settings.reasoning !== "") template.enable_thinking = settings.reasoning === "on";

@@ -286,12 +286,15 @@ pub(crate) fn describe_params(properties: &mut Properties) {
         let mut schema = param_schema(&param.kind);
         schema["default"] = param.get(&Params::default());
         for name in param.names() {
-            schema["description"] = if name == param.name {
-                format!("{}.", param.help).into()
+            let mut schema = schema.clone();
+            if name == param.name {
+                schema["description"] = format!("{}.", param.help).into();
+                // By which the page knows what can be set like a number of its own.
+                schema["x-heading"] = param.flag.as_ref().map(|flag| flag.heading).into();
             } else {
-                format!("The same as `{}`.", param.name).into()
-            };
-            properties.add(name, schema.clone());
+                schema["description"] = format!("The same as `{}`.", param.name).into();
+            }
+            properties.add(name, schema);
         }
     }
 }
