@@ -174,15 +174,15 @@ every round reverses their order.
 - `tg16` is greedy generation of 16 tokens. `@ d4096` means after 4,096 tokens in the cache.
 - `ratio` is RusTorch's speed divided by llama.cpp's, the median over the rounds; `95 %` is its confidence interval from order
   statistics.
-- `repacked` says whether llama.cpp repacked the weights (`use_extra_bufts`). Three rounds run both ways, and each test takes the
-  faster one.
+- `repacked` says whether llama.cpp repacked the weights (`use_extra_bufts`). The first three rounds run llama.cpp with and
+  without repacking; each test is then compared with the faster setting.
 - `share` is RusTorch's speed as a share of the machine's peak. Prompts are limited by the multiply-add rate, generation by
   reading weights, K and V. Both peaks are measured in the same run (`crates/backend-cpu/src/ceilings.rs`).
 - `target` is the ratio or share that this project aims for.
 """
 
-FORMATS = """These are the other formats in the same shape. A name such as `IQ2_XS` is the name of llama.cpp's mix, which keeps some
-tensors in other formats.
+FORMATS = """This section has the other formats, in the shape that the top of this page names. A name such as `IQ2_XS` is the name of
+llama.cpp's mix, which keeps some tensors in other formats.
 """
 
 EXPERTS = """SHAPE/LAYERS:TYPE names a shape of `rustorch synth` with this number of layers. The peak of generation is that of reading the

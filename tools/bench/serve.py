@@ -13,9 +13,9 @@ LLAMA_SERVER is the program of llama.cpp, which the source archive of llama-cpp-
 Both servers run all the time; one works while the other waits. The order is reversed every round. Each test asks a server
 in the protocol that both have (`/v1/completions`, streams, prompts as token ids), greedily and beyond the end token:
 
-- throughput: so many clients at once, each with a prompt of its own that no cache knows.
+- throughput: so many clients at once, each with a prompt of its own that is not cached.
 - stall: clients generate while a long prompt arrives; their longest gap between tokens, in median gaps.
-- shared: clients with a common prefix at once that no cache knows; how many prompt tokens were computed.
+- shared: clients at once whose prompts have a common prefix that is not cached; how many prompt tokens were computed.
 
 Each measurement is a line of the file of results; --render writes the section from it again.
 """
@@ -288,13 +288,13 @@ def section(lines: list[dict]) -> str:
             statistics.median(longest[number] / gap[number] for number in gap)
             for gap, longest in zip(values("stall", 4, "gap"), values("stall", 4, "longest"))
         ]
-        rows.append(["longest gap, in gaps before", "≤ 4", *(f"{value:.1f}" for value in steps)])
+        rows.append(["longest gap meanwhile ÷ gap before", "≤ 4", *(f"{value:.1f}" for value in steps)])
         text += render.table(["measure", "target", *NAMES], rows)
     if counts("shared"):
         ours, theirs = values("shared", 4, "computed")
         total = statistics.median(values("shared", 4, "prompts")[0].values())
         seconds = [statistics.median(side.values()) for side in values("shared", 4, "seconds")]
-        text += ["", "Four clients at once; their prompts share 1,000 tokens that no cache knows, and each has 24 of its own:", ""]
+        text += ["", "Four clients send prompts at once. The prompts share their first 1,000 tokens, which are not cached yet, and each ends with 24 tokens of its own:", ""]
         rows = [["prompt tokens computed", f"{total:.0f}", *(f"{statistics.median(side.values()):.0f}" for side in (ours, theirs))]]
         rows += [["time of all four, s", "", *(f"{value:.2f}" for value in seconds)]]
         text += render.table(["measure", "of", *NAMES], rows)

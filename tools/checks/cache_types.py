@@ -51,7 +51,7 @@ logits are the same bits regardless of the sequences that share its steps (`crat
 `tools/checks/cache_types.py` writes this page. The table shows the divergence of the demo model in F16 (heads of {head} columns) from the
 same model with K and V in f32. It covers {tokens} scored tokens of held-out chats in windows of {n_ctx}, on an `{processor}`.
 
-| K/V | bytes per position, as a share of f32's | mean KL | 99 % KL | same top token |
+| K/V | bytes per position, as a share of f32's | mean KL | 99th percentile of KL | same top token |
 |---|---|---|---|---|
 """
 

@@ -205,8 +205,9 @@ def of_embeddings(program: Path, name: str, path: Path, tokens: np.ndarray) -> R
         angles.append(angle(found[CPU], theirs))
         if angles[-1] > LARGEST_ANGLE:
             looked_up = with_its_gelu(Model(str(path))).embedding(tokens, pooling)[0]
-            notes.append(f"{name}, {pooling}: 1 − cosine is {angles[-1]:.1e}, and {angle(exact, theirs):.1e} to the exact pass. "
-                         f"It is {angle(looked_up, theirs):.1e} to an exact pass with llama.cpp's GELU.")  # fmt: skip
+            notes.append(f"{name}, pooling `{pooling}`: 1 − cosine of llama.cpp's embedding is {angles[-1]:.1e} to RusTorch's and "
+                         f"{angle(exact, theirs):.1e} to the exact pass's. It is {angle(looked_up, theirs):.1e} to that of an exact pass "
+                         "with llama.cpp's GELU.")  # fmt: skip
             if angle(looked_up, theirs) > LARGEST_ANGLE or model.family.activation is not gelu:
                 raise SystemExit(notes[-1])
     return Row(name, [*(f"{max(column):.1e}" for column in zip(*largest)), f"{max(angles):.1e}"], notes)
@@ -256,7 +257,7 @@ def write_page(rows: list[Row], embeddings: list[Row]) -> None:
 
 `tools/oracle/families.py DIR --rustorch PROGRAM` writes this section. The first columns are the NMSE of the logits against an exact
 forward pass in float64, on small random F32 models, over {POSITIONS} tokens, with K and V in F32.
-The limits are {limits}.
+*In steps of 37* is the CPU backend with at most 37 tokens per step. The limits are {limits}.
 
 *Greedy* continues the text by {GENERATED} tokens, each the most probable one that does not end the text. The column says how many of
 them are llama.cpp's, and how many different tokens there are. If two tokens are equally probable to llama.cpp's precision, it may

@@ -61,9 +61,9 @@ the operation: NMSE = Σ(a−b)² / Σa², a the reference. Errors of the inputs
 
 - **Limits**: {limits}. They apply to the whole value and, with a wider margin, to each row, column and element.
 - **Rounding**: both programs quantise the inputs of matmuls with quantised weights to 8 bits; llama.cpp also rounds them to F16 or
-  BF16 if the weights have that format. The expected rounding error follows from the recorded inputs and the weights. An error of up
-  to twice that passes even beyond the limit, and is marked `*`. A systematic error, such as a gain or an offset, fails even
-  within the limit.
+  BF16 if the weights have that format. The expected rounding error follows from the recorded inputs and the weights. An error
+  beyond the limit passes, too, if it is at most twice the expected rounding error; it is marked `*`. A systematic error, such as a
+  gain or an offset, fails even within the limit.
 - **Worst own error** is the largest one relative to its limit. **Logits** is the accumulated error of the output against a run of
   the reference backend.
 - **RusTorch alone** has {alone}, and for qwen2 `attn_out`, which llama.cpp's graph of that architecture does not name. llama.cpp

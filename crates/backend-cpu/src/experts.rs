@@ -44,7 +44,7 @@ pub(crate) struct Products<'a> {
     pub(crate) scales: Vec<Option<&'a [f32]>>,
     /// Added to each product, `[experts, cols]`, or none.
     pub(crate) biases: Vec<&'a [f32]>,
-    /// The products are multiplied by the weight of the expert, as if its input had been.
+    /// Whether the routing weight of an expert applies to its input. Here it multiplies the products, which gives the same values.
     pub(crate) weighs_inputs: bool,
 }
 

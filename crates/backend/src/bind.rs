@@ -95,8 +95,9 @@ impl BoundModel {
         bytemuck::allocation::try_zeroed_vec(values).map_err(error)
     }
 
-    /// Where a host backend has `block`: in the keys and values of a block of each of its `stores`, by [`graph::StoreId`], or in
-    /// the slots of all operations, by [`ValueId`]. Fails if the block is out of range.
+    /// The memory of `block` in a host backend. For a KV block, this is one block of the keys and values of each store in its
+    /// group. For a state, it is one slot of each recurrent operation. `stores` are in the order of [`graph::StoreId`], `states`
+    /// in that of [`ValueId`]. Fails if the block is out of range.
     pub fn block_parts<'a, S>(
         &self,
         block: CacheBlock,
@@ -211,7 +212,7 @@ impl BoundProgram {
                 }
                 Input::Ahead(row) if row as usize >= chosen => {
                     return invalid(format!(
-                        "a row takes the token of output row {row} of the step before, of which the device has {chosen} tokens"
+                        "a row takes the token of output row {row} of the step before it, but that step leaves {chosen} tokens on the device"
                     ));
                 }
                 Input::Embedding(row) => self.check_embedding(row as usize, step.embeddings())?,
@@ -225,11 +226,15 @@ impl BoundProgram {
         for (i, sequence) in step.sequences().iter().enumerate() {
             let end = sequence.positions().end;
             if end > *n_positions {
-                return invalid(format!("sequence {i} has {end} positions, the model {n_positions}"));
+                return invalid(format!(
+                    "sequence {i} has {end} positions, expected at most {n_positions}, the rows of the model's position table"
+                ));
             }
             let (found, expected) = (sequence.tables.len(), groups.len());
             if found != expected {
-                return invalid(format!("sequence {i}: {found} block tables for {expected} store groups"));
+                return invalid(format!(
+                    "sequence {i} has {found} block tables, expected {expected}, one for each store group"
+                ));
             }
             let groups = groups.iter().zip(&kv_layout.blocks);
             for (number, (table, (group, &blocks))) in sequence.tables.iter().zip(groups).enumerate() {
@@ -241,13 +246,13 @@ impl BoundProgram {
                 // Backends have room for as many positions as the group has.
                 if table.blocks.len() > blocks {
                     return invalid(format!(
-                        "sequence {i} has {} blocks of group {number}, which has {blocks}; a block can have one place",
+                        "sequence {i} has {} blocks of group {number}, expected at most {blocks}; use each block of the group once",
                         table.blocks.len()
                     ));
                 }
                 if !group.mask.is_causal() && sequence.n_past > 0 {
                     return invalid(format!(
-                        "sequence {i}: its rows see {} of group {number}, so that all must be in one step, but {} are cached already; compute the sequence in one step",
+                        "sequence {i}: its rows see {} in group {number}, but {} of them are already cached; compute the whole sequence in one step",
                         group.mask, sequence.n_past
                     ));
                 }
@@ -296,12 +301,16 @@ fn check_slots(step: &Step, slots: usize) -> Result<(), Error> {
     let mut writer = HashMap::new();
     for (i, Sequence { n_past, slots: used, len, .. }) in step.sequences().iter().enumerate() {
         if let Some(slot) = used.written().chain([used.read]).find(|&slot| slot as usize >= slots) {
-            return Err(Error::Step(format!("sequence {i}: slot {slot} is out of range: there are {slots}")));
+            return Err(Error::Step(format!(
+                "sequence {i}: slot {slot} is out of range: there are {slots} slots"
+            )));
         }
         let is_read = |slot: u32| *n_past > 0 && slot == used.read;
         if used.checkpoint.is_some_and(|(rows, slot)| !(1..*len).contains(&rows) || is_read(slot)) {
-            let why = "a checkpoint after some rows, in a slot of its own, is expected";
-            return Err(Error::Step(format!("sequence {i}: {:?}: {why}", used.checkpoint)));
+            return Err(Error::Step(format!(
+                "sequence {i}: the checkpoint is {:?}, expected a number of rows from 1 to below {len}, and a slot that is not read",
+                used.checkpoint
+            )));
         }
         for slot in used.written() {
             if writer.insert(slot, i).is_some() {
@@ -311,7 +320,10 @@ fn check_slots(step: &Step, slots: usize) -> Result<(), Error> {
     }
     for (i, Sequence { slots: used, n_past, .. }) in step.sequences().iter().enumerate() {
         if *n_past > 0 && writer.get(&used.read).is_some_and(|&writer| writer != i) {
-            return Err(Error::Step(format!("sequence {i}: slot {} is written by another", used.read)));
+            let slot = used.read;
+            return Err(Error::Step(format!(
+                "sequence {i} reads slot {slot}, which another sequence writes"
+            )));
         }
     }
     Ok(())

@@ -39,8 +39,8 @@ pub struct Sequence {
     /// By store group.
     pub tables: Arc<[BlockTable]>,
     pub slots: Slots,
-    /// Positions whose rows see each other, whatever the masks, such as those of a picture: separate ranges in order, each of
-    /// which has all of its rows in this step.
+    /// Ranges of positions whose rows see each other, whatever the masks, such as those of a picture. They are in order and do not
+    /// overlap. All rows of a span must be in this step.
     pub spans: Arc<[Range<usize>]>,
 }
 
@@ -216,7 +216,7 @@ impl Step {
             for span in sequence.spans.iter() {
                 if span.start < end || span.is_empty() || span.end > positions.end {
                     return invalid(format!(
-                        "sequence {i}: the rows {positions:?} do not have all of the span {span:?}, or it is not after the span before"
+                        "sequence {i}: the span {span:?} is empty, overlaps the span before it, or is not within the positions {positions:?} of this step; compute each span in one step"
                     ));
                 }
                 end = span.end;

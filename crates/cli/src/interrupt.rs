@@ -91,10 +91,10 @@ impl Drop for Guard {
     }
 }
 
-/// Ctrl-C says this while it ends the program.
+/// What Ctrl-C prints before it ends the program.
 static FAREWELL: Mutex<Option<&'static str>> = Mutex::new(None);
 
-/// While the guard exists, Ctrl-C ends the line on a terminal and says this, if it is not empty.
+/// While the guard exists, Ctrl-C prints `line` unless that is empty. On a terminal, it starts a new line first.
 pub(crate) fn farewell(line: &'static str) -> anyhow::Result<Guard> {
     install()?;
     *lock(&FAREWELL) = Some(line);

@@ -87,7 +87,8 @@ fn candidates(args: &Args) -> anyhow::Result<[Vec<Candidate>; 2]> {
     let candidates = match args.backend {
         Some(BackendName::Auto | BackendName::HybridF32) => {
             let backends: Vec<&str> = registry().backends().collect();
-            return Err(Usage(format!("one backend is verified at a time: {}", backends.join(", "))).into());
+            let names = backends.join(", ");
+            return Err(Usage(format!("verify checks one backend; choose it by --backend: {names}")).into());
         }
         None | Some(BackendName::CPU) => {
             let cpu = devices::host(BackendName::CPU, options);

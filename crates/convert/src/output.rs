@@ -66,7 +66,7 @@ impl Outputs {
         }
     }
 
-    /// All, the experts of a layer as one.
+    /// All outputs. The experts of a layer are stacked into one output for each of their matrices.
     pub(crate) fn finish(mut self) -> Result<Vec<Output>, Error> {
         for (name, views) in self.experts {
             self.outputs.push(Output::stacked(name, views)?);
@@ -93,7 +93,10 @@ impl Output {
     fn stacked(name: String, views: BTreeMap<usize, View>) -> Result<Output, Error> {
         let count = views.len();
         if let Some((missing, _)) = (0..).zip(views.keys()).find(|(expected, found)| expected != *found) {
-            return Err(Error::tensor(name, format!("expert {missing} is missing among {count}")));
+            return Err(Error::tensor(
+                name,
+                format!("{count} experts were found, but expert {missing} is missing"),
+            ));
         }
         let views: Vec<View> = views.into_values().collect();
         let mut shape = vec![count];

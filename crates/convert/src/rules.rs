@@ -149,7 +149,7 @@ pub(crate) const COMMON: &[Rule] = &[
     skip("layers.{}.attention.masked_bias"),
 ];
 
-/// The matrices of experts that checkpoints have as one.
+/// The gate and up matrices of experts, which checkpoints store as one tensor.
 pub(crate) const GATE_UP_EXPS: &[&str] = &["blk.{}.ffn_gate_exps.weight", "blk.{}.ffn_up_exps.weight"];
 
 /// The first and the second half of an axis.

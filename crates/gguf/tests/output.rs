@@ -161,7 +161,7 @@ fn a_pipe_gets_the_bytes_in_order() {
     assert_eq!(names(&folder), ["pipe"]);
 }
 
-/// In a process of its own: what is removed is all that the process has begun.
+/// The files are made by a separate process, because `remove_unfinished` removes all temporary files of its process.
 #[test]
 fn an_end_by_a_signal_leaves_nothing() {
     const FOLDER: &str = "OUTFILE_TEST_FOLDER";

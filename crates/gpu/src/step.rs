@@ -33,7 +33,7 @@ pub struct Draws {
     pub is_adjusted: bool,
     /// Whether tokens are drawn from the best candidates of a row.
     pub best: bool,
-    /// Whether none is, and some row's token is its argmax.
+    /// Whether some row's token is its argmax and `best` is false. If candidates are found, the best one is the argmax.
     pub largest: bool,
     /// Whether tokens are drawn from the whole vocabulary.
     pub all: bool,

@@ -1,6 +1,6 @@
 //! Structured output: a grammar rules out the tokens that would break it.
 //!
-//! A [`Vocabulary`] is made once a model. Its [`Compiler`] turns a [`Source`] (a JSON schema, a regular expression, a grammar of
+//! A [`Vocabulary`] is made once per model. Its [`Compiler`] turns a [`Source`] (a JSON schema, a regular expression, a grammar of
 //! Lark or GBNF) into a [`Grammar`], on another thread and with a deadline, and keeps the last ones. A grammar's
 //! [`Constraint`] is a [`Processor`](engine::Processor) of one request.
 //!

@@ -38,7 +38,7 @@ pub enum VocabularyError {
     Trie(String),
 }
 
-/// A model's tokens, prepared for grammars. Takes a moment and some MiB: make it once a model.
+/// A model's tokens, prepared for grammars. This takes up to 0.4 s and some MiB, so make it once per model.
 pub struct Vocabulary {
     factory: ParserFactory,
     trie: Arc<dyn llguidance::toktrie::TokenizerEnv + Sync>,

@@ -196,7 +196,7 @@ impl Builder {
         self.layer_ends.push(value);
     }
 
-    /// Makes `value`, which has one row per output row, a further result.
+    /// Adds `value` to the further results of the graph. It must have one row per output row.
     #[track_caller]
     pub fn head(&mut self, value: ValueId) {
         assert_eq!(self.shape_at(value).0, Rows::Output, "a result of a graph has one row per output row");

@@ -30,8 +30,8 @@ pub struct Router {
     pub renormalises: bool,
     /// Factor of the weights.
     pub scale: f32,
-    /// The experts are this many groups of equal size, of which the second number are used: those whose two largest
-    /// weights, biases included, have the largest sum (DeepSeek-AI 2024).
+    /// The number of groups of equal size that the experts are divided into, and the number of groups that are used: those whose
+    /// two largest weights, biases included, have the largest sum (DeepSeek-AI 2024).
     pub groups: Option<[usize; 2]>,
 }
 

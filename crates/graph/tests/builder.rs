@@ -7,7 +7,7 @@ use graph::{Activation, Builder, Graph, Mask, Pairing, Role, Rope, Rows, Store, 
 
 const STORE: Store = Store { heads: 1, k_dim: 2, v_dim: 2, mask: Causal };
 
-/// One attention layer over a vocabulary of 10 and 4 columns.
+/// A graph with one attention layer, a vocabulary of 10 tokens and an embedding length of 4.
 fn small() -> Graph {
     let mut g = Builder::new();
     let table = g.weight("token_embd.weight", 10, 4);

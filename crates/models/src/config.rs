@@ -21,7 +21,8 @@ pub struct Config {
     pub vocab_size: usize,
     /// The pooling of embeddings; `None` for a model of logits.
     pub pooling: Option<Pooling>,
-    /// Keys that the family reads, in this order, without the architecture prefix: `attention.head_count` and a u32.
+    /// The keys that the family reads and their values, in the order of reading. Keys have no architecture prefix: an example is
+    /// (`attention.head_count`, 32).
     pub hyper_parameters: Vec<(&'static str, Value)>,
 }
 

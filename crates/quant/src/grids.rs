@@ -15,7 +15,7 @@ pub(crate) static IQ2_S_GRID: Grid8<1024> = grid(IQ2_S, 3, 8);
 pub(crate) static IQ3_XXS_GRID: Grid4<256> = narrow(grid(IQ3_XXS, 8, 4));
 pub(crate) static IQ3_S_GRID: Grid4<512> = narrow(grid(IQ3_S, 8, 4));
 
-/// Decodes a grid of `values` values per entry, each one of `base`.
+/// Decodes a grid. An entry has `values` values; each one is a digit in base `base`.
 const fn grid<const E: usize>(text: &str, base: u32, values: u32) -> [u64; E] {
     let (text, mut at) = (text.as_bytes(), 0);
     let (mut grid, mut entry) = ([0; E], 0);

@@ -76,7 +76,7 @@ impl Encode<64> for BlockNVFP4 {
             let largest = group.x.iter().fold(0.0f32, |largest, x| largest.max(x.abs()));
             let middle = BlockNVFP4::nearest_scale(largest * unit / 12.0);
             let mut best = (f32::INFINITY, 0, [0; 16]);
-            // The largest scale is the first of those with equal errors: values beyond it saturate.
+            // Scales are tried from the largest down, so that the largest of those with equal errors wins: fewer values saturate.
             let tried = if largest == 0.0 {
                 1..1
             } else {

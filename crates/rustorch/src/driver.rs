@@ -1,7 +1,7 @@
 //! The thread that drives an engine: requests in, updates out.
 //!
-//! Only benchmarks step an engine elsewhere: the library, the program and the server submit to this thread. A step runs while a
-//! stream waits for an update, for all requests in progress; see [`Demand`].
+//! The library, the program and the server submit to this thread. Only benchmarks and `Engine::logits` step an engine elsewhere. A
+//! step runs while a stream waits for an update, for all requests in progress; see [`Demand`].
 
 use std::collections::HashMap;
 use std::fmt;
@@ -118,7 +118,7 @@ impl Driver {
         if let Err(mpsc::SendError(Command::Submit(_, sink, _))) =
             self.commands.send(Command::Submit(requests, sink, demand))
         {
-            // The receiver is in this function.
+            // This cannot fail: `updates`, the receiver, still exists.
             let _ = sink.send((0, Update::Failed(self.fate())));
         }
         updates

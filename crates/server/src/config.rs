@@ -41,7 +41,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// A server for everybody on `address`, with default limits.
+    /// A server on `address` without keys, with default limits.
     pub fn new(address: SocketAddr) -> Config {
         Config {
             address,

@@ -64,7 +64,7 @@ impl Keys {
         self.0.is_empty()
     }
 
-    /// The hash of `key` and its quota, if it is one of these. Takes as long for any key.
+    /// The hash of `key` and its quota, if it is one of these. This takes the same time for any key.
     pub(crate) fn find(&self, key: &str) -> Option<(KeyHash, Quota)> {
         let hash: KeyHash = Sha256::digest(key).into();
         let (mut found, mut number) = (Choice::from(0), 0u32);
@@ -96,7 +96,7 @@ impl fmt::Debug for Keys {
     }
 }
 
-/// The client of a request: its key, which is zero on a server for everybody, and the meter of what it uses.
+/// The client of a request: the hash of its key, and the meter of its usage. On a server without keys, the hash is zeros.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Client {
     pub(crate) key: KeyHash,

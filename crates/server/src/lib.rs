@@ -8,7 +8,7 @@
 //!
 //! An endpoint stands in one file: its route with its entry in the OpenAPI document, its body, its handler and its answers. A
 //! protocol reads a body into a `Call`, which names no protocol, and writes the model's answers. No template, tokenizer or
-//! grammar runs on the threads of the runtime.
+//! grammar runs on the threads of the async runtime.
 
 mod answer;
 mod anthropic;

@@ -1,4 +1,4 @@
-//! The page: files in the program.
+//! The server's page, whose files are embedded in the program.
 
 use axum::extract::Path;
 use axum::extract::rejection::PathRejection;

@@ -62,7 +62,7 @@ impl Bucket {
         self.measured = now;
     }
 
-    /// Time until the bucket has `n`; zero if it has. A full one has any number.
+    /// Time until the bucket has `n`; zero if it already does. A full bucket is always enough, even if `n` exceeds its capacity.
     fn wait(&mut self, n: f64, now: Instant) -> Duration {
         self.fill(now);
         let missing = (n.min(self.capacity) - self.level).max(0.0);

@@ -11,10 +11,10 @@ use crate::Error;
 
 const KEY: &str = "tokenizer.ggml.precompiled_charsmap";
 
-/// Maximum size in bytes: six times that of real ones.
+/// Maximum size in bytes, six times the size of real ones.
 const MAX_SIZE: usize = 2 << 20;
 
-/// Maximum length of a key in bytes: ten times that of real ones.
+/// Maximum length of a key in bytes, ten times the length of real ones.
 const MAX_KEY: usize = 256;
 
 pub(crate) struct Charsmap {

@@ -10,11 +10,11 @@ use crate::Error;
 
 pub(crate) const TOKENS: &str = "tokenizer.ggml.tokens";
 
-/// Maximum number of tokens, and of merges: twice that of real models.
+/// Maximum number of tokens, and of merges: twice as many as real models have.
 pub(crate) const MAX_STRINGS: usize = 1 << 20;
 
-/// Maximum length in bytes of a token that text is searched for, ten times that of real ones: a text takes at most this many
-/// steps per byte.
+/// Maximum length in bytes of a token that text is searched for. It is ten times the length of real ones, and the search takes at
+/// most this many steps per byte of text.
 const MAX_TOKEN_BYTES: usize = 1024;
 
 /// Maximum total length of these strings in bytes.

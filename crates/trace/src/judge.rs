@@ -59,7 +59,7 @@ pub(crate) fn limit(oracle: &Oracle<'_>, op: &Op) -> f64 {
     }
 }
 
-/// The error of a value, of which rows come in chunks, and where it is wrong.
+/// The error of a value, and where it is wrong. The rows of the value come in chunks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Judgement {
     pub(crate) limit: f64,
@@ -86,7 +86,8 @@ impl Judgement {
         self.region.extend(first, &region);
     }
 
-    /// `read` returns the expected and the found rows of a chunk, and `wrong` where these are wrong, counted from the first.
+    /// Judges a value, chunk by chunk. `read` returns the expected and the found rows of a chunk. `wrong` gets these and returns
+    /// the region that is wrong, counted from the first of these rows.
     pub(crate) fn of(
         limit: f64,
         (rows, cols): (usize, usize),

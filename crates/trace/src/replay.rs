@@ -29,7 +29,7 @@ struct Rows {
 }
 
 impl Replay<'_> {
-    /// The name of a recorded value; for the output, that of the tapped program.
+    /// The name of a recorded value. For the output, this is the name of the tapped program's output, if it was recorded.
     fn name(&self, id: ValueId) -> String {
         let name = &self.oracle.graph.value(id).name;
         let tapped = tapped_name(name);
@@ -155,7 +155,7 @@ impl Replay<'_> {
         }
     }
 
-    /// The output, if the program without taps computes another than the one with taps.
+    /// The output of the program without taps, if it differs from that of the program with taps.
     fn untapped(&self, report: &mut dyn FnMut(&str, Own)) -> Result<Option<First>, Error> {
         let graph = self.oracle.graph;
         let name = &graph.value(graph.output()).name;

@@ -213,7 +213,7 @@ impl Report {
         [Some(a), b, Some("limit"), Some("accumulated"), Some("1 − cosine"), Some("max |a − b|")]
     }
 
-    /// The row of the first wrong value; of the output, that of the program that is wrong.
+    /// The row of the first wrong value. If that is the output, it is the row in the output of the program that is wrong.
     pub(crate) fn first_row(&self) -> Option<usize> {
         let name = &self.first.as_ref()?.name;
         let is_it = |value: &Compared| value.name == *name || value.name == tapped_name(name);

@@ -88,8 +88,8 @@ impl Trace {
             None => {
                 let Entry { dtype, shape, data_offsets } = entry;
                 let why = format!(
-                    "tensor `{name}` is {dtype} {shape:?} at bytes {data_offsets:?} of {}, expected F32, two \
-                     dimensions and as many bytes as they take",
+                    "tensor `{name}` is {dtype} {shape:?} at bytes {data_offsets:?} of {}, expected F32 of two dimensions \
+                     and 4 bytes for each element, all within the data",
                     len - start
                 );
                 Err(Error::format(path, why))

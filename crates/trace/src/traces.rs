@@ -71,7 +71,8 @@ impl<'a> Traces<'a> {
         }
     }
 
-    /// A value that is wrong where `wrong` says so of a chunk of B's and A's rows.
+    /// Judges `value`, chunk by chunk. `wrong` gets the rows of a chunk in B and in A, and returns the region that is wrong,
+    /// counted from the first of these rows.
     pub(crate) fn judge(
         &self,
         value: &Compared,

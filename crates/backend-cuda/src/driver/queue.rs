@@ -29,7 +29,8 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    /// A launch of `kernel`; `find` names the buffer, and the offset in it, of each pointer of a step in flight, or nothing for null.
+    /// A launch of `kernel`. For each pointer of a step in flight, `find` returns its buffer and the offset in it, or nothing for
+    /// null.
     ///
     /// # Panics
     /// When the kernel takes another struct than `args`.
@@ -137,8 +138,8 @@ impl Queue<'_> {
         let [x, y, z] = grid;
         let config = self.device.config([x, y, z * cluster], launch.forms[form], &mut attributes[used]);
         let mut args = launch.args[number].as_ptr().cast_mut().cast::<c_void>();
-        // SAFETY: `args` has as many bytes as the kernel takes, and its pointers are of buffers that the launch keeps; they are freed
-        // when nothing queued is left, and a graph keeps them, too.
+        // SAFETY: `args` has as many bytes as the kernel takes. Its pointers are into buffers that the launch keeps alive, and so
+        // does a recorded graph. Freeing a buffer waits until nothing queued is left.
         let launched =
             unsafe { sys::cuLaunchKernelEx(&config, launch.kernel.function, &mut args, null_mut()) };
         launched.result().map_err(|error| self.device.failed(error))?;

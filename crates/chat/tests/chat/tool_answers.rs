@@ -269,7 +269,7 @@ const CONTENT: &[(&str, &str)] = &[
     ("llama-json", "{\"name\": \"get_moon\", \"parameters\": {}}"),
 ];
 
-/// The prompt after which a format's answers here begin.
+/// The prompt that precedes the answers of `format` in these tests.
 pub(crate) fn prompt_for(format: &str) -> Prompt {
     prompt_of(match format {
         "harmony" => "<|start|>assistant",

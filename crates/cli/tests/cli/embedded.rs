@@ -1,4 +1,4 @@
-//! The model in the program, which is meant where none is named.
+//! The embedded model, which commands use if none is named.
 
 use crate::common::{Home, Ran, write};
 

@@ -35,8 +35,8 @@ pub(super) fn combine(config: &Config, sources: Sources) -> Result<IndexMap<Stri
             let format = text("format");
             let of_format = if format.is_empty() { String::new() } else { format!(", format {format:?}") };
             Err(config.error(format!(
-                "the weights are quantised by the method {method:?}{of_format}, which is not known; FP8 (fp8, \
-                 compressed-tensors float-quantized) and mxfp4 are. Take the checkpoint that is not quantised."
+                "the weights are quantised with the method {method:?}{of_format}, expected \"fp8\", \"mxfp4\", or \
+                 \"compressed-tensors\" with format \"float-quantized\"; use the checkpoint that is not quantised"
             )))
         }
     }
@@ -74,7 +74,7 @@ fn fit(shape: &[usize], scales: &Source, block: Option<&[usize]>) -> Result<Scal
     let mut blocks = if scales.len() == 1 { Vec::new() } else { scales.shape.clone() };
     blocks.resize(shape.len().max(blocks.len()), 1);
     let wrong = || {
-        let why = format!("the shape {:?} does not fit its weight's, {shape:?}", scales.shape);
+        let why = format!("its shape {:?} does not fit the shape {shape:?} of its weight", scales.shape);
         Error::tensor(&scales.name, why)
     };
     if blocks.len() != shape.len() || matches!(scales.elements, Elements::Mxfp4 { .. }) {

@@ -104,8 +104,10 @@ fn read(path: &Path, file: &MappedFile, sources: &mut Sources) -> Result<(), Err
     let data = bytes.slice(header + 8..);
     for name in metadata.offset_keys() {
         let info = metadata.info(&name).ok_or_else(|| wrong(format!("{} is lost", gguf::quoted(&name))))?;
-        let elements = elements(info.dtype)
-            .ok_or_else(|| Error::tensor(&name, format!("its type {:?} is not known", info.dtype)))?;
+        let elements = elements(info.dtype).ok_or_else(|| {
+            let expected = "F64, F32, F16, BF16, F8_E4M3, F8_E5M2, F8_E8M0, I64, I32, U8 or BOOL";
+            Error::tensor(&name, format!("its type is {:?}, expected {expected}", info.dtype))
+        })?;
         if info.shape.contains(&0) {
             return Err(Error::tensor(&name, format!("its shape {:?} has no elements", info.shape)));
         }

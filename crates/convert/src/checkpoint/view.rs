@@ -256,7 +256,7 @@ impl View {
         }
     }
 
-    /// All dimensions, slowest first, those that continue each other as one.
+    /// All dimensions, slowest first. Dimensions that continue each other are merged.
     fn coalesced(&self) -> Vec<Dim> {
         let mut dims: Vec<Dim> = Vec::new();
         for dim in self.axes.iter().flatten().filter(|dim| dim.len != 1) {

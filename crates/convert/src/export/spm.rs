@@ -7,7 +7,7 @@ use serde_json::json;
 use super::vocabulary::{Token, Vocabulary};
 use super::{Error, Parts, byte_fallback, replace, sequence};
 
-/// Maximum length of a piece in bytes: five times that of real ones.
+/// Maximum length of a piece in bytes, five times the length of real ones.
 const MAX_PIECE: usize = 512;
 
 pub(super) fn parts(vocabulary: &Vocabulary) -> Result<Parts, Error> {

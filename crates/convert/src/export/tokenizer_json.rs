@@ -55,7 +55,8 @@ fn post_processor(vocabulary: &Vocabulary) -> Result<Value, Error> {
     let adds_sep = vocabulary.metadata.bool("tokenizer.ggml.add_sep_token")?;
     let sep = adds_sep.filter(|adds| *adds).and_then(|_| vocabulary.role("sep").or(vocabulary.role("eos")));
     let is_word_piece = vocabulary.metadata.str("tokenizer.ggml.model")? == Some("bert");
-    // As RoBERTa and BERT have it: each text is ended, and SEP stands between them.
+    // The tokens between two texts are those of BERT and RoBERTa. BERT has the token that ends the first text, which is SEP.
+    // RoBERTa has EOS, which ends the first text, and then SEP.
     let between = if is_word_piece { vec![eos] } else { sep.map_or(vec![], |sep| vec![eos, Some(sep)]) };
     let between: Vec<_> = between.into_iter().flatten().collect();
     let special =

@@ -12,7 +12,7 @@ use super::special::Special;
 use super::vocabulary::{MAX_TOKENS, TokenType, Vocabulary, looks_special, padding};
 use crate::error::{Error, invalid};
 
-/// Texts of tokens in `tokenizer.json` that take a role unless a file names another token.
+/// Default special tokens: a role, such as `bos`, and the text of its token in `tokenizer.json`. A file may name another token.
 pub(super) type Roles = &'static [(&'static str, &'static str)];
 
 /// Writes the keys of a BPE (`_set_vocab_gpt2`); without `pre_tokenizer`, it is found, and without `size` the files have it.

@@ -121,7 +121,9 @@ pub(super) fn of_model(path: &Path, model: Model, size: Option<usize>) -> Result
     let mut vocabulary = Vocabulary::unused(size);
     if model.pieces.len() > size {
         let (path, pieces) = (path.display(), model.pieces.len());
-        tracing::warn!("{path} has {pieces} pieces, the model {size}; the last ones are ignored");
+        tracing::warn!(
+            "{path} has {pieces} pieces, but the model has {size} tokens; the last pieces are ignored"
+        );
     }
     for (id, piece) in model.pieces.into_iter().take(size).enumerate() {
         vocabulary.set(id, piece.text, piece.kind, piece.score);

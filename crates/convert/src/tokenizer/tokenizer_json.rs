@@ -142,7 +142,7 @@ impl TokenizerJson {
                 }
                 texts.resize(texts.len().max(id + 1), None);
                 if let Some(other) = texts[id].replace(text) {
-                    let expected = format!("another than that of {}", quoted(other));
+                    let expected = format!("an id that no other token has; {} has the same", quoted(other));
                     return Err(invalid(path, place(), id, expected));
                 }
             }

@@ -3,7 +3,7 @@
 use gguf::Metadata;
 pub(super) use tokenizer::Kind as TokenType;
 
-/// Maximum number of tokens, that of `crates/tokenizer`: twice that of real models.
+/// Maximum number of tokens, the same as in `crates/tokenizer`.
 pub(super) const MAX_TOKENS: usize = 1 << 20;
 
 /// Texts, types and, unless it is BPE or WordPiece, scores of the tokens, by id.

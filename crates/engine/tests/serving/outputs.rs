@@ -229,7 +229,7 @@ fn a_processor_masks_what_a_grammar_forbids() {
     }
 }
 
-/// So that marks stand where they are in the answer.
+/// Otherwise the special token would be delivered before the text that precedes it.
 #[test]
 fn text_before_a_special_token_is_not_held_back() {
     let model = model(Format::F32);

@@ -86,7 +86,7 @@ pub(super) fn cut(grammar: &Grammar) -> Cut {
             }
         }
         if cut.rules.len() + cut.literals.len() == before {
-            // Only characters are left that are in each other's way: they are not.
+            // Only characters are left, and one character is never the beginning of another.
             return cut;
         }
     }

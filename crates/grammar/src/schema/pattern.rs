@@ -40,7 +40,11 @@ pub(super) fn translated(keyword: &str, pattern: &str) -> Result<String, SchemaP
                 match escaped {
                     // Beginnings and ends of words and texts in Rust only.
                     '<' | '>' => result.push(escaped),
-                    'A' | 'z' | 'Z' => return Err(refused(format!("it has no escape \\{escaped}"))),
+                    'A' | 'z' | 'Z' => {
+                        return Err(refused(format!(
+                            "ECMA-262 has no escape \\{escaped}; write ^ for the start of a text and $ for its end"
+                        )));
+                    }
                     'b' | 'B' if !in_class => {
                         return Err(refused("boundaries of words (\\b, \\B) are not supported".to_owned()));
                     }

@@ -52,7 +52,8 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     Ok(ctx.logits(x))
 }
 
-/// Experts of `width` hidden columns, on rows of `latent` columns if not 0, beside a network of `shared` hidden columns.
+/// A mixture of experts with `width` hidden columns. If `latent` is not 0, their inputs are projected to `latent` columns and their
+/// outputs back. If `shared` is not 0, a shared expert with `shared` hidden columns is added.
 fn mix(
     ctx: &mut GraphContext<'_>,
     il: usize,

@@ -23,7 +23,7 @@ pub(crate) fn is_spoken(path: &str, headers: &HeaderMap) -> bool {
     is_below("/v1/messages") || is_below("/v1/models") && headers.contains_key("anthropic-version")
 }
 
-/// The shapes of models, whose paths are OpenAI's.
+/// The answers of `/v1/models` in this protocol, for the OpenAPI document. Their paths are declared with OpenAI's.
 fn model_shapes() -> [(&'static str, Json); 2] {
     let model = json!({
         "type": "=model", "id": "string", "display_name": "string", "created_at": "string", "lifecycle": "string",

@@ -60,8 +60,8 @@ impl Gap {
         self.input_prefix.len() + self.input_suffix.len() + self.prompt.len() + files
     }
 
-    /// Other files as Qwen2.5-Coder's report gives them (Hui et al. 2024), then prefix, suffix and the gap's beginning. Takes a while:
-    /// not for the threads of the runtime.
+    /// Other files as Qwen2.5-Coder's report gives them (Hui et al. 2024), then prefix, suffix and the gap's beginning. This takes a
+    /// while and must not block the threads of the async runtime.
     fn prompt(self, served: &Served, marks: &Marks) -> Vec<u32> {
         let tokenizer = served.tokenizer();
         let mut prompt = served.file.encode_prompt("", true);

@@ -61,14 +61,15 @@ impl Encoder {
         self.file.config().pooling == Some(Pooling::Rank)
     }
 
-    /// The tokens of `text`; `param` is its field, for errors. Takes a while: not for the threads of the runtime.
+    /// The tokens of `text`; `param` is its field, for errors. This takes a while and must not block the threads of the async
+    /// runtime.
     pub(crate) fn encode(&self, text: &str, param: &str) -> Result<Vec<u32>, ApiError> {
         self.check_bytes(text.len(), param)?;
         Ok(self.file.tokenizer().encode(text, Encode { add_special: true, parse_special: false }))
     }
 
-    /// The tokens by which `document` is scored for `query`; `param` is its field, for errors. Takes a while: not for the
-    /// threads of the runtime.
+    /// The tokens by which `document` is scored for `query`; `param` is its field, for errors. This takes a while and must not
+    /// block the threads of the async runtime.
     pub(crate) fn pair(&self, query: &str, document: &str, param: &str) -> Result<Vec<u32>, ApiError> {
         self.check_bytes(query.len() + document.len(), param)?;
         let tokens = self

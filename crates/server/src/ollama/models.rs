@@ -96,7 +96,7 @@ async fn show(read: Read<(Named, Show)>) -> Result<Response, ApiError> {
     Ok(Json(shown).into_response())
 }
 
-/// A model that is not loaded has only its name. Takes a while: not for the threads of the runtime.
+/// A model that is not loaded has only its name. This takes a while and must not block the threads of the async runtime.
 fn show_json(held: Option<&Held>, name: &str, started: i64, is_verbose: bool) -> Value {
     let file = held.map(|held| &held.file);
     let template = file.and_then(|file| file.template().ok());

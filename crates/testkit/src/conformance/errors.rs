@@ -42,9 +42,9 @@ pub fn steps_must_fit(make: Make<'_>) {
         (step(vec![0; 65], vec![BlockTable::new([0, 1, 2])]), "exceed"),
         (step(vec![40], vec![BlockTable::new([0])]), "vocabulary"),
         (step(vec![0], vec![BlockTable::new([2])]), "block 2"),
-        (step(vec![0], vec![BlockTable::new([0, 1, 1])]), "3 blocks of group 0, which has 2"),
-        (step(vec![0], vec![]), "0 block tables for 1 store groups"),
-        (step(vec![0], vec![BlockTable::new([0]); 2]), "2 block tables for 1 store groups"),
+        (step(vec![0], vec![BlockTable::new([0, 1, 1])]), "3 blocks of group 0, expected at most 2"),
+        (step(vec![0], vec![]), "0 block tables, expected 1"),
+        (step(vec![0], vec![BlockTable::new([0]); 2]), "2 block tables, expected 1"),
         (step(vec![0], vec![BlockTable { first: 1, blocks: vec![0] }]), "see position 0"),
     ] {
         match program.run(&bad) {

@@ -159,8 +159,8 @@ pub(super) fn same(programs: &mut [Box<dyn Program>; 2], step: &Step, limit: f64
     assert!(error <= limit, "{what}, {} rows: NMSE {error:e}", step.rows().len());
 }
 
-/// Asserts that both backends, the first of them the reference, have the same results in steps of so many rows, up to an NMSE of
-/// `limit`. `declare` makes the graph and returns its result.
+/// Asserts that two backends have the same results, up to an NMSE of `limit`. The first of `makes` is the reference. There is one
+/// step for each of `counts`, with so many rows. `declare` makes the graph and returns its result.
 pub(super) fn compare(
     makes: [Make<'_>; 2],
     counts: &[usize],

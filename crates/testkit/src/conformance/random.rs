@@ -185,7 +185,7 @@ fn linear(make: Make<'_>, oracle: Make<'_>, format: Format, cols: usize, outputs
 /// Numbers of rows, for which backends have different kernels.
 const ROWS: [usize; 12] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 19, 33, 64];
 
-/// Steps of the first rows of 64 rows of activations `x`.
+/// Compares products with those of `oracle`. `x` has 64 rows; each of `counts` is a step with so many of them, from the first on.
 fn check_linear(
     make: Make<'_>,
     oracle: Make<'_>,

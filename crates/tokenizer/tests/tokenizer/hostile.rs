@@ -9,7 +9,7 @@ use crate::made::{CONTROL, NORMAL, USER_DEFINED, bpe, pieces, spm};
 
 const PARSE: Encode = Encode { add_special: false, parse_special: true };
 
-/// The outcome, which must come at once: ten times what a loaded machine takes.
+/// Loads the tokenizer. This must take less than 10 s, ten times what it takes on a busy machine.
 fn load(metadata: &Metadata) -> Result<Tokenizer, Error> {
     let started = Instant::now();
     let loaded = Tokenizer::from_metadata(metadata);

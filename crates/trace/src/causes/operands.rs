@@ -82,7 +82,8 @@ fn exchanged(diagnosis: &mut Diagnosis<'_>) {
     }
 }
 
-/// Other recorded values in place of an input; or the inputs after the first of another operation of this kind.
+/// Tries other recorded values in place of an input. If there are several further inputs, such as K and V, also tries those of
+/// another operation of the same kind in their place.
 fn other_inputs(diagnosis: &mut Diagnosis<'_>) {
     let s = diagnosis.candidate;
     let (graph, ids) = (s.oracle.graph, s.ids());
@@ -114,7 +115,7 @@ fn other_inputs(diagnosis: &mut Diagnosis<'_>) {
     }
 }
 
-/// Rows of a table next to those of the tokens.
+/// Tries the row before or after that of each token in a table.
 fn other_tokens(diagnosis: &mut Diagnosis<'_>) {
     let s = diagnosis.candidate;
     let mut tables = s.call.op.weights().filter(|(_, role)| *role == Role::Table);
@@ -127,7 +128,7 @@ fn other_tokens(diagnosis: &mut Diagnosis<'_>) {
     }
 }
 
-/// Each weight: another of its shape, in the other orientation, changed or left out.
+/// Tries for each weight: another weight of its shape, the other orientation, changed values, and no weight.
 fn weights(diagnosis: &mut Diagnosis<'_>) {
     let s = diagnosis.candidate;
     let graph = s.oracle.graph;

@@ -139,7 +139,8 @@ fn other_value(diagnosis: &mut Diagnosis<'_>) {
     }
 }
 
-/// Each element is a function of the expected one, interpolated between the elements whose expectations are next to its own.
+/// Tests whether the found values are a function of the expected ones: sorts elements by expected value, and predicts each found
+/// value from its two neighbours by linear interpolation.
 fn function(diagnosis: &mut Diagnosis<'_>) {
     let s = diagnosis.candidate;
     let (rows, cols) = (&s.region.rows, &s.region.cols);
