@@ -12,44 +12,20 @@ use crate::error::{ApiError, Kind};
 pub const RESERVED_VARIABLES: [&str; 6] =
     ["messages", "tools", "add_generation_prompt", "bos_token", "eos_token", "strftime_now"];
 
-/// The tools of a call.
-pub(crate) struct ToolUse {
-    /// In OpenAI's shape.
+/// Gives a conversation `tools` in OpenAI's shape, of which those in `strict` have schemas that must be enforced. Without a choice,
+/// they must not be used. Fails if a call is demanded, and there are no tools.
+pub(crate) fn with_tools(
+    conversation: Conversation,
     tools: Vec<Json>,
-    /// None if they must not be used.
     choice: Option<Choice>,
-    /// Whether an answer may have several calls.
-    pub(crate) is_parallel: bool,
-    /// Names of tools whose schemas must be enforced.
-    strict: Vec<String>,
-}
-
-impl ToolUse {
-    /// Fails if a call is demanded, and there are no tools.
-    pub(crate) fn new(
-        tools: Vec<Json>,
-        choice: Option<Choice>,
-        is_parallel: bool,
-        strict: Vec<String>,
-    ) -> Result<ToolUse, ApiError> {
-        if tools.is_empty() && matches!(choice, Some(Choice::Required | Choice::Named(_))) {
-            return Err(ApiError::invalid("tool_choice", "demands a call, but there are no `tools`"));
-        }
-        let choice = choice.filter(|_| !tools.is_empty());
-        Ok(ToolUse { tools, choice, is_parallel, strict })
+    parallel_tool_calls: bool,
+    strict_tools: Vec<String>,
+) -> Result<Conversation, ApiError> {
+    if tools.is_empty() && matches!(choice, Some(Choice::Required | Choice::Named(_))) {
+        return Err(ApiError::invalid("tool_choice", "demands a call, but there are no `tools`"));
     }
-
-    /// Gives the tools to a conversation.
-    pub(crate) fn apply(self, conversation: Conversation) -> Conversation {
-        let ToolUse { tools, choice, is_parallel, strict } = self;
-        Conversation {
-            tools,
-            tool_choice: choice,
-            parallel_tool_calls: is_parallel,
-            strict_tools: strict,
-            ..conversation
-        }
-    }
+    let tool_choice = choice.filter(|_| !tools.is_empty());
+    Ok(Conversation { tools, tool_choice, parallel_tool_calls, strict_tools, ..conversation })
 }
 
 /// A tool in OpenAI's shape, which templates know.

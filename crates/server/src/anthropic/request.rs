@@ -11,7 +11,7 @@ use serde_json::{Map, Value as Json};
 use super::conversation::Messages;
 use crate::call::Sampling;
 use crate::config::{Config, Limits};
-use crate::conversation::{ToolUse, function, parse};
+use crate::conversation::{function, parse, with_tools};
 use crate::error::{ApiError, Kind};
 use crate::fields::{Group, Within, at_most};
 use crate::openai::conversation::Format;
@@ -138,7 +138,7 @@ impl Length {
 pub(super) fn ask((messages, tools, manner): Prompt, config: &Config) -> Result<Asked, ApiError> {
     let mut ignored = Vec::new();
     let conversation = messages.read(config)?;
-    let mut conversation = tools.read(&config.limits, &mut ignored)?.apply(conversation);
+    let mut conversation = tools.give(conversation, &config.limits, &mut ignored)?;
     let (format, shows_thinking) = manner.read(&mut conversation.variables, &mut ignored)?;
     Ok(Asked { conversation, format, shows_thinking, ignored })
 }
@@ -234,8 +234,13 @@ enum ChoiceKind {
 const HARMLESS: [&str; 3] = ["type", "cache_control", "eager_input_streaming"];
 
 impl Tools {
-    /// The tools of a call, and how they may be used. Names what is ignored in `ignored`.
-    fn read(self, limits: &Limits, ignored: &mut Vec<String>) -> Result<ToolUse, ApiError> {
+    /// Gives the tools to a conversation. Names what is ignored in `ignored`.
+    fn give(
+        self,
+        conversation: Conversation,
+        limits: &Limits,
+        ignored: &mut Vec<String>,
+    ) -> Result<Conversation, ApiError> {
         let Tools { tools, tool_choice } = self;
         at_most("tools", &tools, limits.tools)?;
         let mut strict = Vec::new();
@@ -246,7 +251,7 @@ impl Tools {
         };
         let tools: Vec<Json> = tools.into_iter().enumerate().map(read).collect::<Result<_, ApiError>>()?;
         let Some(ToolChoice { kind, name, disable_parallel_tool_use }) = tool_choice else {
-            return ToolUse::new(tools, Some(Choice::Auto), true, strict);
+            return with_tools(conversation, tools, Some(Choice::Auto), true, strict);
         };
         let choice = match kind {
             ChoiceKind::None => None,
@@ -257,7 +262,7 @@ impl Tools {
                 Some(Choice::Named(name.ok_or_else(missing)?))
             }
         };
-        ToolUse::new(tools, choice, !disable_parallel_tool_use.unwrap_or(false), strict)
+        with_tools(conversation, tools, choice, !disable_parallel_tool_use.unwrap_or(false), strict)
     }
 }
 

@@ -44,12 +44,12 @@ async fn handle(mut read: Read<(Named, Text, Chat, Tools)>) -> Result<Response, 
     let Read { app, client, body: (_, text, chat, tools), .. } = read;
     let (mut options, ignored) = text.read(&app)?;
     let messages = messages(chat.messages, app.config.limits.messages)?;
-    let tools = tools.read(&app.config.limits)?;
     let writer = Writer::new(Endpoint::Chat, name, served.clone());
     if messages.is_empty() {
         return Ok(with_ignored(writer.loaded(), ignored));
     }
-    let mut conversation = tools.apply(conversation(messages, &app.config.defaults)?);
+    let conversation = conversation(messages, &app.config.defaults)?;
+    let mut conversation = tools.give(conversation, &app.config.limits)?;
     // Arguments are objects in this protocol.
     conversation.calls = Calls::Whole;
     if let Some(think) = options.think.take() {

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
 
 use crate::config::{Config, Limits};
-use crate::conversation::{RESERVED_VARIABLES, ToolUse, conversation};
+use crate::conversation::{RESERVED_VARIABLES, conversation, with_tools};
 use crate::error::{ApiError, Kind};
 use crate::fields::{Group, at_most};
 
@@ -153,7 +153,8 @@ pub(crate) fn read(
     config: &Config,
 ) -> Result<(rustorch::Conversation, Format), ApiError> {
     at_most("messages", &body.messages, config.limits.messages)?;
-    let mut conversation = tools.read(&config.limits)?.apply(conversation(body.messages, &config.defaults)?);
+    let conversation = conversation(body.messages, &config.defaults)?;
+    let mut conversation = tools.give(conversation, &config.limits)?;
     conversation.variables.extend(variables(body.chat_template_kwargs, body.reasoning_effort.as_deref())?);
     let format = constraint.or(format(body.response_format)?)?;
     conversation.ending = ending(body.add_generation_prompt, body.continue_final_message, &conversation)?;
@@ -184,7 +185,12 @@ fn ending(
 }
 
 impl Tools {
-    pub(crate) fn read(self, limits: &Limits) -> Result<ToolUse, ApiError> {
+    /// Gives the tools to a conversation.
+    pub(crate) fn give(
+        self,
+        conversation: rustorch::Conversation,
+        limits: &Limits,
+    ) -> Result<rustorch::Conversation, ApiError> {
         let Tools { tools, tool_choice, parallel_tool_calls } = self;
         at_most("tools", &tools, limits.tools)?;
         for (index, tool) in tools.iter().enumerate() {
@@ -200,7 +206,7 @@ impl Tools {
         let functions = tools.iter().map(|tool| &tool["function"]);
         let strict = functions.filter(|function| function["strict"] == Json::Bool(true));
         let strict = strict.filter_map(|function| function["name"].as_str()).map(str::to_owned).collect();
-        ToolUse::new(tools, choice, parallel_tool_calls.unwrap_or(true), strict)
+        with_tools(conversation, tools, choice, parallel_tool_calls.unwrap_or(true), strict)
     }
 }
 

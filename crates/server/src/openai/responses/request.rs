@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use chat::Choice;
 use engine::Param;
 use grammar::Source;
+use rustorch::Conversation;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
@@ -13,7 +14,7 @@ use super::input::{self, Input};
 use crate::app::App;
 use crate::call::Sampling;
 use crate::config::Limits;
-use crate::conversation::{self, ToolUse, conversation, parse};
+use crate::conversation::{self, conversation, parse, with_tools};
 use crate::error::{ApiError, Kind};
 use crate::fields::{Group, Within, at_most};
 use crate::openai::conversation::{Constraint, Format, Mode, not_a_function, variables};
@@ -128,12 +129,12 @@ pub(super) fn read((body, tools, constraint, sampling): Body, app: &App) -> Resu
         }
     }
     let mut ignored = Vec::new();
-    let (used, tools, choice) = tools.read(&app.config.limits, &mut ignored)?;
     let top_logprobs = body.top_logprobs.map_or(0, |top| top.0);
     let logprobs = logprobs(&body.include, top_logprobs)?;
     let messages = input::read(body.input, body.instructions.as_deref(), &app.config.limits)?;
-    let parallel_tool_calls = used.is_parallel;
-    let mut conversation = used.apply(conversation(messages, &app.config.defaults)?);
+    let conversation = conversation(messages, &app.config.defaults)?;
+    let (mut conversation, tools, choice) = tools.give(conversation, &app.config.limits, &mut ignored)?;
+    let parallel_tool_calls = conversation.parallel_tool_calls;
     conversation.variables.extend(variables(body.chat_template_kwargs, body.reasoning.effort.as_deref())?);
     let format = constraint.or(format(&body.text.format)?)?;
     let mut request = sampling.one_over(&app.config.defaults.params)?;
@@ -265,13 +266,14 @@ fn function_type() -> String {
 }
 
 impl Tools {
-    /// The tools to be used, and the tools and the choice to be repeated. Beside functions, tools that a service would run are left
-    /// out, and named in `ignored`.
-    fn read(
+    /// Gives the tools that may be used to a conversation; also the tools and the choice that the answer repeats. Beside functions,
+    /// tools that a service would run are left out, and named in `ignored`.
+    fn give(
         self,
+        conversation: Conversation,
         limits: &Limits,
         ignored: &mut Vec<String>,
-    ) -> Result<(ToolUse, Vec<Function>, Json), ApiError> {
+    ) -> Result<(Conversation, Vec<Function>, Json), ApiError> {
         let Tools { tools: given, tool_choice, parallel_tool_calls } = self;
         at_most("tools", &given, limits.tools)?;
         let has_functions = given.iter().any(|tool| tool["type"] == "function");
@@ -320,8 +322,8 @@ impl Tools {
             conversation::function(&tool.name, tool.description.as_deref(), tool.parameters.clone())
         });
         let is_parallel = parallel_tool_calls.unwrap_or(true);
-        let used = ToolUse::new(nested.collect(), chosen, is_parallel, strict.collect())?;
-        Ok((used, tools, choice))
+        let conversation = with_tools(conversation, nested.collect(), chosen, is_parallel, strict.collect())?;
+        Ok((conversation, tools, choice))
     }
 }
 
