@@ -21,29 +21,55 @@ const WEIGHT: f64 = 0.25;
 /// Measures steps: their time without prefill rows, and the time of each prefill row.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace {
-    /// Mean seconds of a step in which requests only decode.
-    decode: Option<f64>,
+    decode: Option<Decode>,
     /// Mean seconds of a prefill row.
     row: Option<f64>,
+    /// Whether the last step had decode rows only.
+    has_only_decoded: bool,
+}
+
+/// Steps in which requests only decode.
+#[derive(Clone, Copy, Debug)]
+struct Decode {
+    /// Mean seconds.
+    seconds: f64,
+    /// Rows of the last one.
+    rows: usize,
+}
+
+impl Decode {
+    /// Whether a step with this number of rows may take a very different time.
+    fn is_unlike(&self, rows: usize) -> bool {
+        rows > 2 * self.rows || 2 * rows < self.rows
+    }
 }
 
 impl Pace {
     /// A step took `time`, with these numbers of decode and prefill rows.
     pub(crate) fn measured(&mut self, time: Duration, decode_rows: usize, prompt_rows: usize) {
         let seconds = time.as_secs_f64();
+        self.has_only_decoded = prompt_rows == 0;
         if prompt_rows == 0 {
-            self.decode = Some(mean(self.decode, seconds));
+            let before = self.decode.filter(|before| !before.is_unlike(decode_rows));
+            let seconds = mean(before.map(|before| before.seconds), seconds);
+            self.decode = Some(Decode { seconds, rows: decode_rows });
         } else if prompt_rows >= MIN_ROWS {
-            let decode = if decode_rows > 0 { self.decode.unwrap_or(0.0) } else { 0.0 };
+            let decode = self.decode.filter(|_| decode_rows > 0).map_or(0.0, |decode| decode.seconds);
             let row = (seconds - decode).max(0.0) / prompt_rows as f64;
             self.row = Some(mean(self.row, row));
         }
     }
 
     /// Prefill rows of a step with a target time while other requests decode. The more prompts wait for each request that
-    /// decodes, the more rows, up to the target: longer steps then cost fewer clients than they serve.
+    /// decodes, the more rows, up to the target: longer steps then cost fewer clients than they serve. None at most every other
+    /// step, to measure what only decoding takes after the number of requests that decode has doubled or halved: where prompts
+    /// always wait, it would else stay what it was with the first request.
     pub(crate) fn prompt_rows(&self, target: Duration, Active { decoding, prompts }: Active) -> usize {
         let (Some(decode), Some(row)) = (self.decode, self.row) else { return MIN_ROWS };
+        if decode.is_unlike(decoding) && !self.has_only_decoded {
+            return 0;
+        }
+        let decode = decode.seconds;
         // As a float it saturates.
         let rows = |seconds: f64| (seconds / row.max(1e-9)).max(0.0) as usize;
         let target_rows = rows(target.as_secs_f64() - decode).max(MIN_TARGET_ROWS);
@@ -87,6 +113,20 @@ mod tests {
     fn steps_are_longer_where_more_prompts_wait_than_requests_decode() {
         let rows = |prompts| pace(10, 110, 100).prompt_rows(TARGET, waiting(prompts));
         assert_eq!([rows(4), rows(8), rows(12), rows(1000)], [20, 50, 80, 90]);
+    }
+
+    #[test]
+    fn decoding_is_measured_again_when_many_more_decode() {
+        let many = Active { decoding: 64, prompts: 64 };
+        let mut pace = pace(1, 5, 100);
+        assert!(pace.prompt_rows(TARGET, waiting(1)) > 0);
+        assert_eq!(pace.prompt_rows(TARGET, many), 0);
+        pace.measured(Duration::from_millis(8), 64, 0);
+        // 40 us a row, and twice 8 ms for rows.
+        assert_eq!(pace.prompt_rows(TARGET, many), 400);
+        assert!(pace.prompt_rows(TARGET, Active { decoding: 8, ..many }) > 0, "not twice in a row");
+        pace.measured(Duration::from_millis(24), 64, 400);
+        assert_eq!(pace.prompt_rows(TARGET, Active { decoding: 8, ..many }), 0);
     }
 
     #[test]

@@ -27,6 +27,8 @@ export function setParameters(document, properties) {
       const { minimum: min = -Infinity, maximum: max = Infinity, description: hint } = schema;
       return { name, hint, min, max, step, value: value ?? schema.default };
     });
+  // The panel may have been opened before the server told them.
+  find("#sampling")?.replaceWith(sampling());
 }
 
 function kinds(schema) {
@@ -123,7 +125,7 @@ function sampling() {
   const isSet = parameters.slice(SHOWN).some(({ name }) => name in settings.numbers);
   return h(
     "section",
-    {},
+    { id: "sampling" },
     h("div", { class: "section-head" }, h("h3", {}, "Sampling"), reset),
     fields.slice(0, SHOWN),
     folded.length > 0 && h("details", { open: isSet }, h("summary", {}, "More parameters"), folded),
