@@ -47,6 +47,10 @@ impl Decode {
 impl Pace {
     /// A step took `time`, with these numbers of decode and prefill rows.
     pub(crate) fn measured(&mut self, time: Duration, decode_rows: usize, prompt_rows: usize) {
+        // A step that computes nothing only releases what has ended.
+        if decode_rows + prompt_rows == 0 {
+            return;
+        }
         let seconds = time.as_secs_f64();
         self.has_only_decoded = prompt_rows == 0;
         if prompt_rows == 0 {
@@ -66,7 +70,7 @@ impl Pace {
     /// always wait, it would else stay what it was with the first request.
     pub(crate) fn prompt_rows(&self, target: Duration, Active { decoding, prompts }: Active) -> usize {
         let (Some(decode), Some(row)) = (self.decode, self.row) else { return MIN_ROWS };
-        if decode.is_unlike(decoding) && !self.has_only_decoded {
+        if decoding > 0 && decode.is_unlike(decoding) && !self.has_only_decoded {
             return 0;
         }
         let decode = decode.seconds;
@@ -127,6 +131,18 @@ mod tests {
         assert!(pace.prompt_rows(TARGET, Active { decoding: 8, ..many }) > 0, "not twice in a row");
         pace.measured(Duration::from_millis(24), 64, 400);
         assert_eq!(pace.prompt_rows(TARGET, Active { decoding: 8, ..many }), 0);
+    }
+
+    #[test]
+    fn steps_that_compute_nothing_measure_nothing() {
+        let mut pace = pace(10, 20, 100);
+        let rows = pace.prompt_rows(TARGET, waiting(1));
+        pace.measured(Duration::from_micros(1), 0, 0);
+        assert_eq!(pace.prompt_rows(TARGET, waiting(1)), rows);
+        assert!(
+            pace.prompt_rows(TARGET, Active { decoding: 0, prompts: 1 }) > 0,
+            "there is nothing else to do"
+        );
     }
 
     #[test]
