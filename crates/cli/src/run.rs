@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use engine::template::Answer;
 use engine::{Message, StopReason};
-use rustorch::{Conversation, End, Input, Model, Request};
+use rustorch::{Conversation, End, Input, Model, PromptPiece, Request};
 use serde_json::{Value, json};
 
 use crate::args::{
@@ -120,14 +120,14 @@ fn input(model: &Model, args: &Args, text: Option<String>) -> Input {
     let Some(text) = text else {
         generate::say_system_is_unused(&args.template);
         let tokens = args.source.tokens.clone();
-        return Input::Tokens(tokens.map_or_else(Vec::new, |TokenIds(ids)| ids));
+        return tokens.map_or_else(Vec::new, |TokenIds(ids)| ids).into();
     };
     if args.template.raw || template.is_err() {
         if let (Err(why), false) = (template, args.template.raw) {
             output::note(format_args!("{why}: the prompt is used as it is"));
         }
         generate::say_system_is_unused(&args.template);
-        return Input::Text { text, parse_special: args.parse_special };
+        return Input::Prompt(vec![PromptPiece::Text { text, parse_special: args.parse_special }]);
     }
     let system = args.template.system.clone().map(|system| Message::new("system", system));
     let messages = system.into_iter().chain([Message::new("user", text)]).collect();

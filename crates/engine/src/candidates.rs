@@ -1,7 +1,7 @@
-//! The candidates for the next token, and filters on them.
+//! The candidates for the next token: their order, their probabilities, the best of them, and a draw.
 //!
-//! Each filter keeps the same tokens as llama.cpp's sampler of that name. Orders are total (the lower id first among
-//! equals), so that no result depends on how a sort treats equal elements, and sums are in `f64`.
+//! Orders are total (the lower id first among equals), so that no result depends on how a sort treats equal elements, and sums
+//! are in `f64`.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -71,77 +71,10 @@ pub(crate) fn change<T>(candidates: &mut [Candidate], of: &HashMap<u32, T>, by: 
     }
 }
 
-/// Keeps those whose logit is at most `n` standard deviations below the largest (Tang et al. 2024, top-nσ).
-pub(crate) fn top_n_sigma(candidates: &mut Vec<Candidate>, n: f32) {
-    let count = candidates.len() as f64;
-    let mean = candidates.iter().map(|c| f64::from(c.logit)).sum::<f64>() / count;
-    let squares = candidates.iter().map(|c| (f64::from(c.logit) - mean).powi(2)).sum::<f64>();
-    let least = f64::from(best_logit(candidates)) - f64::from(n) * (squares / count).sqrt();
-    candidates.retain(|candidate| f64::from(candidate.logit) >= least);
-}
-
-/// Drops the tokens with a probability of at least `threshold`, except the least probable of them (XTC).
-pub(crate) fn exclude_top_choices(candidates: &mut Vec<Candidate>, threshold: f32) {
-    sort_by_logit(candidates);
-    let (weights, total) = weights(candidates);
-    let top = weights.iter().take_while(|&weight| weight / total >= f64::from(threshold)).count();
-    candidates.drain(..top.saturating_sub(1));
-}
-
-/// Subtracts the largest logit and divides by the temperature. With a range above 0, the temperature grows from
-/// `temperature - range` to `temperature + range` with the normalised entropy to the power of `exponent`.
-pub(crate) fn temperature(candidates: &mut Vec<Candidate>, [temperature, range, exponent]: [f64; 3]) {
-    if candidates.len() <= 1 {
-        return;
-    }
-    let mut temperature = temperature;
-    if range > 0.0 {
-        let (weights, total) = weights(candidates);
-        let possible = weights.iter().filter(|&&weight| weight > 0.0);
-        let entropy: f64 = possible.map(|weight| -(weight / total) * (weight / total).ln()).sum();
-        let (least, most) = ((temperature - range).max(0.0), temperature + range);
-        temperature = least + (most - least) * (entropy / (candidates.len() as f64).ln()).powf(exponent);
-    }
-    let best = f64::from(best_logit(candidates));
-    for candidate in candidates.iter_mut() {
-        let below = f64::from(candidate.logit) - best;
-        // At temperature 0 the others are impossible.
-        candidate.logit = if below == 0.0 { 0.0 } else { (below / temperature) as f32 };
-    }
-    candidates.retain(|candidate| candidate.logit > f32::NEG_INFINITY);
-}
-
 pub(crate) fn probability(candidates: &[Candidate], id: u32) -> f64 {
     let (weights, total) = weights(candidates);
     let found = candidates.iter().zip(weights).find(|(candidate, _)| candidate.id == id);
     found.map_or(0.0, |(_, weight)| weight / total)
-}
-
-/// Keeps the most probable whose probabilities together reach `p` (Holtzman et al. 2020).
-pub(crate) fn top_p(candidates: &mut Vec<Candidate>, p: f32) {
-    let (weights, total) = weights(candidates);
-    // Not negated: -0 and 0 are equal logits, but have an order as ranks.
-    let rank = candidates.iter().map(|candidate| 0.0 - f64::from(candidate.logit));
-    let enough = f64::from(p) * total;
-    keep_until(candidates, rank.zip(weights).collect(), |sum| sum >= enough);
-}
-
-/// Keeps those whose surprise `-ln p` is nearest to the entropy, until their probabilities together
-/// exceed `p` (Meister et al. 2023, locally typical sampling).
-pub(crate) fn typical_p(candidates: &mut Vec<Candidate>, p: f32) {
-    let (weights, total) = weights(candidates);
-    let surprise: Vec<f64> = weights.iter().map(|weight| -(weight / total).ln()).collect();
-    let possible = surprise.iter().zip(&weights).filter(|(surprise, _)| surprise.is_finite());
-    let entropy: f64 = possible.map(|(surprise, weight)| weight / total * surprise).sum();
-    let rank = surprise.iter().map(|surprise| (surprise - entropy).abs());
-    let enough = f64::from(p) * total;
-    keep_until(candidates, rank.zip(weights).collect(), |sum| sum > enough);
-}
-
-/// Keeps those at least `p` times as probable as the most probable one.
-pub(crate) fn min_p(candidates: &mut Vec<Candidate>, p: f32) {
-    let least = best_logit(candidates) + p.ln();
-    candidates.retain(|candidate| candidate.logit >= least);
 }
 
 /// Draws a token with probability proportional to `exp(logit)`; `u` is from `[0, 1)`.
@@ -175,13 +108,17 @@ pub(crate) fn weights(candidates: &[Candidate]) -> (Vec<f64>, f64) {
     (weights, total)
 }
 
-fn best_logit(candidates: &[Candidate]) -> f32 {
+pub(crate) fn best_logit(candidates: &[Candidate]) -> f32 {
     candidates.iter().map(|candidate| candidate.logit).fold(f32::NEG_INFINITY, f32::max)
 }
 
 /// Keeps the candidates of lowest rank, up to the first at which the sum of weights is `enough`.
 /// `ranks` holds the rank and weight of each. Usually few are kept, so only a growing front of the list is sorted.
-fn keep_until(candidates: &mut Vec<Candidate>, ranks: Vec<(f64, f64)>, enough: impl Fn(f64) -> bool) {
+pub(crate) fn keep_until(
+    candidates: &mut Vec<Candidate>,
+    ranks: Vec<(f64, f64)>,
+    enough: impl Fn(f64) -> bool,
+) {
     type Ranked = ((f64, f64), Candidate);
     let mut ranked: Vec<Ranked> = ranks.into_iter().zip(candidates.drain(..)).collect();
     let order = |(a, x): &Ranked, (b, y): &Ranked| a.0.total_cmp(&b.0).then(x.id.cmp(&y.id));

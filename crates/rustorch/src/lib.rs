@@ -117,6 +117,6 @@ pub use grammar::{Grammar, Source as GrammarSource, Trigger};
 pub use model::Model;
 pub use options::Options;
 pub use prepare::Prepared;
-pub use request::{Conversation, Ending, Input, Request, TemplateUse, Tenant};
+pub use request::{Conversation, Ending, Input, PromptPiece, Request, TemplateUse, Tenant};
 pub use runner::placement::{Layers, Split, SplitMode};
 pub use stream::{Delta, DeltaKind, Deltas, End, Stream};

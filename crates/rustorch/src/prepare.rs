@@ -12,7 +12,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::driver::{Demand, Watch};
 use crate::error::{Error, Field, Result};
 use crate::loaded::Loaded;
-use crate::request::{Conversation, Ending, Input, Request, TemplateUse};
+use crate::request::{Conversation, Ending, Input, PromptPiece, Request, TemplateUse};
 use crate::stream::Stream;
 
 /// The longest that a conversation may take to render.
@@ -55,9 +55,9 @@ impl Loaded {
                 calls = conversation.calls;
                 self.render_and_encode(*conversation, format)?
             }
-            input => {
-                self.check_bytes(text_bytes(&input))?;
-                (self.encode(input), None, format.map(Constraint::whole))
+            Input::Prompt(pieces) => {
+                self.check_bytes(text_bytes(&pieces))?;
+                (self.encode(pieces), None, format.map(Constraint::whole))
             }
         };
         if let Some(prompt) = &rendered {
@@ -106,7 +106,7 @@ impl Loaded {
         };
         if is_raw {
             let text = plain_text(&conversation.messages);
-            return Ok((self.encode(text.into()), None, format.map(Constraint::whole)));
+            return Ok((self.model().encode_prompt(&text, false), None, format.map(Constraint::whole)));
         }
         let has_begun = conversation.continues_answer();
         let (prompt, begun) = conversation.render(self.template()?)?;
@@ -125,35 +125,30 @@ impl Loaded {
         tokens
     }
 
-    fn encode(&self, input: Input) -> Vec<u32> {
-        let tokenizer = self.model().tokenizer();
-        match input {
-            Input::Text { text, parse_special } => self.model().encode_prompt(&text, parse_special),
-            Input::Tokens(tokens) => tokens,
-            Input::Joined(pieces) => {
-                let mut tokens = Vec::new();
-                for (index, piece) in pieces.into_iter().enumerate() {
-                    match piece {
-                        Input::Text { text, parse_special } if index > 0 => {
-                            tokens.extend(tokenizer.encode(&text, Encode { parse_special, ..TEXT }));
-                        }
-                        piece => tokens.extend(self.encode(piece)),
-                    }
+    fn encode(&self, pieces: Vec<PromptPiece>) -> Vec<u32> {
+        let model = self.model();
+        let mut tokens = Vec::new();
+        for (index, piece) in pieces.into_iter().enumerate() {
+            match piece {
+                PromptPiece::Text { text, parse_special } if index == 0 => {
+                    tokens = model.encode_prompt(&text, parse_special);
                 }
-                tokens
+                PromptPiece::Text { text, parse_special } => {
+                    tokens.extend(model.tokenizer().encode(&text, Encode { parse_special, ..TEXT }));
+                }
+                PromptPiece::Tokens(more) => tokens.extend(more),
             }
-            Input::Messages(conversation) => self.encode(plain_text(&conversation.messages).into()),
         }
+        tokens
     }
 }
 
-fn text_bytes(input: &Input) -> usize {
-    match input {
-        Input::Messages(conversation) => conversation.bytes(),
-        Input::Text { text, .. } => text.len(),
-        Input::Tokens(_) => 0,
-        Input::Joined(pieces) => pieces.iter().map(text_bytes).sum(),
-    }
+fn text_bytes(pieces: &[PromptPiece]) -> usize {
+    let bytes = |piece: &PromptPiece| match piece {
+        PromptPiece::Text { text, .. } => text.len(),
+        PromptPiece::Tokens(_) => 0,
+    };
+    pieces.iter().map(bytes).sum()
 }
 
 /// Messages without a template: an answer right after the user's message, the next message on a new line.

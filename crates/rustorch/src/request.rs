@@ -74,17 +74,22 @@ pub struct Tenant {
 pub enum Input {
     /// Messages to answer, by the model's chat template.
     Messages(Box<Conversation>),
-    /// A text to continue, with BOS if the model needs one.
+    /// Texts and tokens to continue, one after the other. A text at the beginning gets BOS if the model needs one.
+    Prompt(Vec<PromptPiece>),
+}
+
+/// A piece of a prompt.
+#[derive(Clone, Debug)]
+pub enum PromptPiece {
+    /// A text.
     Text {
         /// The text.
         text: String,
         /// Whether names of special tokens in the text become these tokens.
         parse_special: bool,
     },
-    /// Tokens to continue, as they are.
+    /// Tokens, as they are.
     Tokens(Vec<u32>),
-    /// Texts and tokens to continue, one after the other; BOS only before a text at the beginning.
-    Joined(Vec<Input>),
 }
 
 impl From<Conversation> for Input {
@@ -101,13 +106,13 @@ impl<T: AsRef<str> + ?Sized> From<&T> for Input {
 
 impl From<String> for Input {
     fn from(text: String) -> Input {
-        Input::Text { text, parse_special: false }
+        Input::Prompt(vec![PromptPiece::Text { text, parse_special: false }])
     }
 }
 
 impl From<Vec<u32>> for Input {
     fn from(tokens: Vec<u32>) -> Input {
-        Input::Tokens(tokens)
+        Input::Prompt(vec![PromptPiece::Tokens(tokens)])
     }
 }
 

@@ -80,12 +80,12 @@ impl TryFrom<Written> for Prompts {
 impl Prompts {
     /// A request like `request` for each. In these protocols, names of special tokens in a text become these tokens.
     pub(crate) fn requests(self, request: &Request) -> Vec<Request> {
-        let input = |piece| match piece {
-            Piece::Text(text) => Input::Text { text, parse_special: true },
-            Piece::Id(id) => Input::Tokens(vec![id]),
+        let piece = |piece| match piece {
+            Piece::Text(text) => rustorch::PromptPiece::Text { text, parse_special: true },
+            Piece::Id(id) => rustorch::PromptPiece::Tokens(vec![id]),
         };
-        let joined = |pieces: Vec<Piece>| Input::Joined(pieces.into_iter().map(input).collect());
-        self.0.into_iter().map(|pieces| Request { input: joined(pieces), ..request.clone() }).collect()
+        let input = |pieces: Vec<Piece>| Input::Prompt(pieces.into_iter().map(piece).collect());
+        self.0.into_iter().map(|pieces| Request { input: input(pieces), ..request.clone() }).collect()
     }
 
     /// One prompt of these tokens.

@@ -1,4 +1,6 @@
 //! The samplers of a request, in order: each modifies the logits of candidates, or drops candidates.
+//!
+//! A sampler keeps the same tokens as llama.cpp's of that name.
 
 use std::collections::HashMap;
 
@@ -127,22 +129,19 @@ impl Chain {
                     dry.apply(tokens, kept);
                 }
             }
-            SamplerKind::TopNSigma => candidates::top_n_sigma(kept, params.top_n_sigma),
+            SamplerKind::TopNSigma => top_n_sigma(kept, params.top_n_sigma),
             SamplerKind::TopK => candidates::top_k(std::mem::take(kept).into_iter(), params.top_k, kept),
-            SamplerKind::TypicalP => candidates::typical_p(kept, params.typical_p),
-            SamplerKind::TopP => candidates::top_p(kept, params.top_p),
-            SamplerKind::MinP => candidates::min_p(kept, params.min_p),
+            SamplerKind::TypicalP => typical_p(kept, params.typical_p),
+            SamplerKind::TopP => top_p(kept, params.top_p),
+            SamplerKind::MinP => min_p(kept, params.min_p),
             SamplerKind::Xtc => {
                 if SplitMix64::nth_f64(self.xtc_seed, tokens.len()) < f64::from(params.xtc_probability) {
-                    candidates::exclude_top_choices(kept, params.xtc_threshold);
+                    exclude_top_choices(kept, params.xtc_threshold);
                 }
             }
             SamplerKind::Temperature => {
                 let Params { temperature, dynatemp_range, dynatemp_exponent, .. } = *params;
-                candidates::temperature(
-                    kept,
-                    [temperature, dynatemp_range, dynatemp_exponent].map(f64::from),
-                );
+                scale(kept, [temperature, dynatemp_range, dynatemp_exponent].map(f64::from));
             }
         }
     }
@@ -179,4 +178,71 @@ fn penalise(params: &Params, tokens: &[u32], counts: &mut HashMap<u32, u32>, kep
         let logit = if logit <= 0.0 { logit * repeat } else { logit / repeat };
         logit - (count as f32 * frequency_penalty + presence_penalty)
     });
+}
+
+/// Keeps those whose logit is at most `n` standard deviations below the largest (Tang et al. 2024, top-nσ).
+fn top_n_sigma(kept: &mut Vec<Candidate>, n: f32) {
+    let count = kept.len() as f64;
+    let mean = kept.iter().map(|c| f64::from(c.logit)).sum::<f64>() / count;
+    let squares = kept.iter().map(|c| (f64::from(c.logit) - mean).powi(2)).sum::<f64>();
+    let least = f64::from(candidates::best_logit(kept)) - f64::from(n) * (squares / count).sqrt();
+    kept.retain(|candidate| f64::from(candidate.logit) >= least);
+}
+
+/// Drops the tokens with a probability of at least `threshold`, except the least probable of them (XTC).
+fn exclude_top_choices(kept: &mut Vec<Candidate>, threshold: f32) {
+    candidates::sort_by_logit(kept);
+    let (weights, total) = candidates::weights(kept);
+    let top = weights.iter().take_while(|&weight| weight / total >= f64::from(threshold)).count();
+    kept.drain(..top.saturating_sub(1));
+}
+
+/// Subtracts the largest logit and divides by the temperature. With a range above 0, the temperature grows from
+/// `temperature - range` to `temperature + range` with the normalised entropy to the power of `exponent`.
+fn scale(kept: &mut Vec<Candidate>, [temperature, range, exponent]: [f64; 3]) {
+    if kept.len() <= 1 {
+        return;
+    }
+    let mut temperature = temperature;
+    if range > 0.0 {
+        let (weights, total) = candidates::weights(kept);
+        let possible = weights.iter().filter(|&&weight| weight > 0.0);
+        let entropy: f64 = possible.map(|weight| -(weight / total) * (weight / total).ln()).sum();
+        let (least, most) = ((temperature - range).max(0.0), temperature + range);
+        temperature = least + (most - least) * (entropy / (kept.len() as f64).ln()).powf(exponent);
+    }
+    let best = f64::from(candidates::best_logit(kept));
+    for candidate in kept.iter_mut() {
+        let below = f64::from(candidate.logit) - best;
+        // At temperature 0 the others are impossible.
+        candidate.logit = if below == 0.0 { 0.0 } else { (below / temperature) as f32 };
+    }
+    kept.retain(|candidate| candidate.logit > f32::NEG_INFINITY);
+}
+
+/// Keeps the most probable whose probabilities together reach `p` (Holtzman et al. 2020).
+fn top_p(kept: &mut Vec<Candidate>, p: f32) {
+    let (weights, total) = candidates::weights(kept);
+    // Not negated: -0 and 0 are equal logits, but have an order as ranks.
+    let rank = kept.iter().map(|candidate| 0.0 - f64::from(candidate.logit));
+    let enough = f64::from(p) * total;
+    candidates::keep_until(kept, rank.zip(weights).collect(), |sum| sum >= enough);
+}
+
+/// Keeps those whose surprise `-ln p` is nearest to the entropy, until their probabilities together
+/// exceed `p` (Meister et al. 2023, locally typical sampling).
+fn typical_p(kept: &mut Vec<Candidate>, p: f32) {
+    let (weights, total) = candidates::weights(kept);
+    let surprise: Vec<f64> = weights.iter().map(|weight| -(weight / total).ln()).collect();
+    let possible = surprise.iter().zip(&weights).filter(|(surprise, _)| surprise.is_finite());
+    let entropy: f64 = possible.map(|(surprise, weight)| weight / total * surprise).sum();
+    let rank = surprise.iter().map(|surprise| (surprise - entropy).abs());
+    let enough = f64::from(p) * total;
+    candidates::keep_until(kept, rank.zip(weights).collect(), |sum| sum > enough);
+}
+
+/// Keeps those at least `p` times as probable as the most probable one.
+fn min_p(kept: &mut Vec<Candidate>, p: f32) {
+    let least = candidates::best_logit(kept) + p.ln();
+    kept.retain(|candidate| candidate.logit >= least);
 }

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 
 use rustorch::{
     Choice, Completion, Conversation, DeltaKind, Error, Field, GrammarSource, Input, Message, Params, Part,
-    Request, Result, StopReason, TemplateUse,
+    PromptPiece, Request, Result, StopReason, TemplateUse,
 };
 use serde_json::json;
 
@@ -155,8 +155,9 @@ fn an_answer_that_has_begun_is_continued() {
 fn pieces_of_a_prompt_are_joined() {
     let model = demo();
     let whole = model.prepare(Request::new("The capital of Spain is")).expect("a request").prompt().to_vec();
-    let pieces = vec!["The capital".into(), model.tokenize(" of Spain is").into()];
-    let joined = model.prepare(Request::new(Input::Joined(pieces))).expect("a request").prompt().to_vec();
+    let text = PromptPiece::Text { text: "The capital".into(), parse_special: false };
+    let pieces = vec![text, PromptPiece::Tokens(model.tokenize(" of Spain is"))];
+    let joined = model.prepare(Request::new(Input::Prompt(pieces))).expect("a request").prompt().to_vec();
     assert_eq!(model.detokenize(&joined), model.detokenize(&whole));
     assert_eq!(joined[0], whole[0]);
 }
