@@ -16,7 +16,8 @@ use crate::pool::{Cut, Pool};
 
 #[derive(Debug, Default)]
 pub(crate) struct Routing {
-    /// By entry: its row, and the weight of its expert.
+    /// Each pair of a row and an expert that it chose: the row, and the expert's weight. The experts in `chosen` have a range of these
+    /// entries.
     rows: Vec<(usize, f32)>,
     /// The chosen experts in ascending order, with their entries.
     chosen: Vec<(usize, Range<usize>)>,

@@ -24,9 +24,9 @@ pub(crate) struct LaunchPlan {
 /// Blocks that divide the work of each block of a grid, and form a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cluster {
-    /// Blocks of a cluster at most.
+    /// Maximum number of blocks of a cluster.
     pub(crate) most: usize,
-    /// Blocks of the grid at most.
+    /// Maximum number of blocks of the grid.
     pub(crate) grid: usize,
 }
 

@@ -108,7 +108,8 @@ mod tests {
         }
     }
 
-    /// Rings of bulk copies (`ring_bytes`) of Q4_K, Q6_K and Q8_0, beside activations of 4,096 and of 14,336 columns, and sums.
+    /// A block's shared memory holds the rings of bulk copies (`ring_bytes`; here those of Q4_K, Q6_K and Q8_0), activations of 4,096 or
+    /// 14,336 columns, and sums. Blocks of both forms must fit together.
     #[test]
     fn bulk_copies_have_both_forms() {
         for registers in [48, 56] {

@@ -190,7 +190,7 @@ impl Program for CudaProgram {
     fn can_follow(&self) -> bool {
         let gpu::Blueprint { bound, readbacks, .. } = &self.built.blueprint.common;
         let reads_nothing = readbacks.iter().all(|readback| readback.rows(bound, &self.shape) == 0);
-        // `embed` takes the tokens.
+        // Only `embed` can take tokens that are on the card.
         let takes = |op: &Op| matches!(op, Op::Embed { index: Index::Token, .. });
         let has_tokens = bound.graph().values().any(|(_, value)| takes(&value.op));
         self.shape.transfer.are_tokens() && has_tokens && reads_nothing && !self.built.model.device.is_timed

@@ -55,7 +55,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// Lists the experts of given routing weights.
+    /// Lists the experts whose routing weights are an input of the step.
     pub(crate) fn list_experts(&self, routes: ValueId, list: usize) -> LaunchPlan {
         let (experts, used) = (self.cols(routes), self.plan.lists[list].used);
         let args = RouteArgs {

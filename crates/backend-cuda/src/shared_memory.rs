@@ -14,7 +14,7 @@ pub(crate) const GEMM_OUTPUTS: usize = 128;
 /// Bytes of a warp's ring in a GEMV kernel, as in `kernels/weight_stream.cuh`.
 pub(crate) fn ring_bytes(format: Format, is_bulk: bool) -> usize {
     let stage = 2 * tile_bytes(format);
-    // With bulk copies, a stage ends with its barrier.
+    // With bulk copies, the 16 bytes after a stage hold its barrier.
     if is_bulk {
         let stages = if stage > 1200 { 2 } else { 3 };
         return stages * (stage + 16);

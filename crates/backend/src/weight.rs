@@ -102,7 +102,7 @@ impl Weights for Shares<'_> {
     fn weight(&self, weight: &graph::Weight) -> Option<Weight> {
         let Some(share) = &weight.share else { return self.0.weight(weight) };
         let whole = self.0.weight(&share.whole)?;
-        // A whole weight of another shape is reported by its name, as is one without the columns.
+        // If the weight has another shape, or values that do not fit its shape, the whole is returned: the caller's error names it.
         let expected = &share.whole;
         let fits = [whole.count, whole.rows, whole.cols] == [expected.count, expected.rows, expected.cols];
         if !fits || whole.check(&share.whole.name).is_err() {

@@ -22,7 +22,7 @@ pub struct Message {
     /// The calls that an answer makes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
-    /// The [call](ToolCall::id) whose result a message of role `tool` is.
+    /// In a message of role `tool`: the id of the [call](ToolCall::id) whose result the message is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
     /// Name of the speaker, or of the tool.

@@ -79,7 +79,9 @@ impl TextFile {
         let text = self.read(limit)?;
         if text.len() > limit {
             let limit = size(limit as u64);
-            bail!("{unreadable}: it has more than the {limit} that the available memory can tokenize");
+            bail!(
+                "{unreadable}: it is larger than {limit}; the available memory is not enough to tokenize it"
+            );
         }
         Ok(text)
     }

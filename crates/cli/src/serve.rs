@@ -322,7 +322,10 @@ struct EmbeddingArgs {
 fn whole_texts(name: &str) -> Result<Pooling, String> {
     match pooling(name)? {
         Pooling::None => Err("an embedding is of a whole text; expected mean, cls or last".to_owned()),
-        Pooling::Rank => Err("--reranking scores documents; expected mean, cls or last".to_owned()),
+        Pooling::Rank => {
+            Err("rank gives scores instead of embeddings, and needs --reranking; expected mean, cls or last"
+                .to_owned())
+        }
         kind => Ok(kind),
     }
 }

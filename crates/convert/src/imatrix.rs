@@ -71,7 +71,7 @@ impl Imatrix {
         if let Some(at) = columns.iter().position(|x| !x.is_finite() || *x < 0.0) {
             let (name, found) = (quoted(&name), columns[at]);
             return Err(format!(
-                "{name}: column {at} has importance {found}; expected are finite numbers from 0"
+                "{name}: column {at} has importance {found}; expected a finite number of at least 0"
             ));
         }
         let twice = format!("{} is there twice", quoted(&name));

@@ -13,13 +13,11 @@ pub(crate) const RANK: u32 = 4;
 /// Writes what `modules.json` of sentence-transformers and a classifier's configuration say.
 pub(crate) fn pooling(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
     keys.optional("pooling_type", module_pooling(config)?);
-    let pooled =
-        config.str(&["classifier_pooling"])?.map(|name| match name {
-            "cls" => Ok(FIRST),
-            "mean" => Ok(MEAN),
-            _ => Err(config
-                .error(format!("the classifier's input is {name:?} of the tokens; cls and mean are known"))),
-        });
+    let pooled = config.str(&["classifier_pooling"])?.map(|name| match name {
+        "cls" => Ok(FIRST),
+        "mean" => Ok(MEAN),
+        _ => Err(config.error(format!("\"classifier_pooling\" is {name:?}, expected \"cls\" or \"mean\""))),
+    });
     keys.optional("classifier.pooling_type", pooled.transpose()?);
     Ok(())
 }

@@ -6,7 +6,7 @@
 pub struct CachedPrefix {
     /// The tokens that are cached.
     pub tokens: Vec<u32>,
-    /// [`Request::cache_salt`](crate::Request::cache_salt) of requests that can use it.
+    /// [`Tenant::cache_salt`](crate::Tenant::cache_salt) of requests that can use it.
     pub salt: Vec<u8>,
     /// [`Request::adapter`](crate::Request::adapter) of requests that can use it.
     pub adapter: Option<u64>,

@@ -42,8 +42,8 @@ impl<'a> Choice<'a> {
         Choice { id, state, tokens, answers, events: Vec::new(), last: None, drafts, is_over: false }
     }
 
-    /// Chooses a token from each row, until one is not the drafted token: later rows follow that. The state of the request
-    /// sees the same calls as without a draft.
+    /// Chooses a token from each row until one differs from the drafted token: later rows were computed for the drafted one. The
+    /// state of the request sees the same calls as without a draft.
     fn choose(&mut self, n_ctx: usize, now: Instant) {
         let (id, generated) = (self.id, self.tokens.len() - self.drafts.drafted as usize);
         let mut end = None;

@@ -165,7 +165,7 @@ impl Embedder {
             let end = text.len() as u32;
             rows.extend(Row::logits(text.iter().copied(), if is_pooled { end - 1..end } else { 0..end }));
         }
-        // A text longer than the batch has a program of its own, for longer ones too.
+        // A text longer than the batch needs a larger program, whose size is rounded up so that somewhat longer texts can use it.
         if rows.len() > self.n_batch {
             self.runner.compile(bucket(&self.model, rows.len().next_power_of_two().min(self.n_ctx)))?;
         }

@@ -20,7 +20,7 @@ use crate::options::Options;
 use crate::pace::Pace;
 use crate::queue::Admission;
 use crate::random::random_key;
-use crate::request::{DraftCounts, Event, Load, LogitRows, Request};
+use crate::request::{DraftCounts, Event, Load, LogitRows, Request, Tenant};
 use crate::request_state::RequestState;
 use crate::scheduler::{self, Limits, RequestId, Scheduler};
 use crate::speculation::{DraftModel, Speculator};
@@ -193,9 +193,9 @@ impl Engine {
         if let Some(position) = request.prompt.iter().position(|&id| id as usize >= n_vocab) {
             return Err(Error::Token { position, id: request.prompt[position], n_vocab });
         }
-        let (salt, adapter) = (request.cache_salt.clone(), request.adapter);
-        let admission =
-            Admission { client: request.client, priority: request.priority, was_preempted: false };
+        let (Tenant { client, priority, cache_salt: salt }, adapter) =
+            (request.tenant.clone(), request.adapter);
+        let admission = Admission { client, priority, was_preempted: false };
         let (state, tokens) = RequestState::new(request, &self.model)?;
         if observed.is_some_and(|rows| rows != LogitRows::Last) {
             self.prepare_logits()?;

@@ -86,7 +86,7 @@ pub use model::{Model, NoTemplate, encode_rendered, specials};
 pub use observe::{Observed, ObservedRow, Observer};
 pub use options::{DEFAULT_N_BATCH, DEFAULT_N_CTX, Layout, Options, PrefixKey, all_logits_rows};
 pub use params::{Bias, Biased, Flag, Kind, Param, ParamError, Params, SamplerKind, UnknownSampler};
-pub use request::{DraftCounts, Event, Load, LogitRows, Request, RequestError, Usage};
+pub use request::{DraftCounts, Event, Load, LogitRows, Request, RequestError, Tenant, Usage};
 pub use runner::ModelRunner;
 pub use sampling::{Logprobs, Processor, Sampler, SamplingError};
 pub use scheduler::{Limits, Refusal};

@@ -26,20 +26,27 @@ pub struct Request {
     pub params: Params,
     /// What ends a turn by the chat template: one more stop condition.
     pub turn_end: Option<TurnEnd>,
-    /// Requests with the same salt share the KV cache of a common prefix. A salt per user hides from others, who could
-    /// measure the time, what a user's prompts begin with.
-    pub cache_salt: Vec<u8>,
+    /// Who asks.
+    pub tenant: Tenant,
     /// The adapter that the caller has put on the weights, if any. Requests of different adapters share no KV cache. The engine
     /// applies none itself.
     pub adapter: Option<u64>,
-    /// Whose request it is: clients that wait get equal shares of the rows.
-    pub client: u64,
-    /// Of a client's requests, those of lower values start first.
-    pub priority: i32,
     /// Logit processors, such as a grammar. They run in this order, before the samplers of [`Params::samplers`].
     pub processors: Vec<Box<dyn Processor>>,
     /// Which logits of the prompt are observed, and by whom. See [`Request::observe`].
     pub observer: Option<(LogitRows, Observer)>,
+}
+
+/// Who asks, for fairness and for the prefix cache.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tenant {
+    /// Clients that wait get equal shares of the steps.
+    pub client: u64,
+    /// Requests of a client with lower values start first.
+    pub priority: i32,
+    /// Only requests with the same salt share the KV cache of a common prefix: others could measure the time, and so learn how a
+    /// prompt begins.
+    pub cache_salt: Vec<u8>,
 }
 
 param_setters!(Request, params);
@@ -52,10 +59,8 @@ impl Request {
             prompt,
             params: Params::default(),
             turn_end: None,
-            cache_salt: Vec::new(),
+            tenant: Tenant::default(),
             adapter: None,
-            client: 0,
-            priority: 0,
             processors: Vec::new(),
             observer: None,
         }
@@ -65,20 +70,23 @@ impl Request {
         Request { params, ..self }
     }
 
-    pub fn cache_salt(self, salt: impl Into<Vec<u8>>) -> Request {
-        Request { cache_salt: salt.into(), ..self }
+    pub fn cache_salt(mut self, salt: impl Into<Vec<u8>>) -> Request {
+        self.tenant.cache_salt = salt.into();
+        self
     }
 
     pub fn adapter(self, adapter: impl Into<Option<u64>>) -> Request {
         Request { adapter: adapter.into(), ..self }
     }
 
-    pub fn client(self, client: u64) -> Request {
-        Request { client, ..self }
+    pub fn client(mut self, client: u64) -> Request {
+        self.tenant.client = client;
+        self
     }
 
-    pub fn priority(self, priority: i32) -> Request {
-        Request { priority, ..self }
+    pub fn priority(mut self, priority: i32) -> Request {
+        self.tenant.priority = priority;
+        self
     }
 
     /// Returns the log-probability of each token, and of so many most likely tokens.
@@ -140,8 +148,8 @@ pub enum RequestError {
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the docs of the variants explain the fields")]
 pub enum Event {
-    /// A token was generated, of which a step can give several; may be an end-of-generation token. `text` is the text to print now: whole characters,
-    /// without what may be the start of a stop string. It is often empty; all texts concatenated are the answer.
+    /// A token was generated; it may be an end-of-generation token. A step can generate several. `text` is the text to print now:
+    /// whole characters, without what may be the start of a stop string. It is often empty; all texts concatenated are the answer.
     /// `logprobs` is present if requested with [`Params::logprobs`].
     Token { id: RequestId, token: u32, text: String, logprobs: Option<Logprobs> },
     /// A request ended.

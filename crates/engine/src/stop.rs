@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(run(&["c", "abc"], &["xabc"]), (vec!["x".into()], Some("abc".into())));
     }
 
-    /// Compared with a search in the whole text, for every cut into pieces.
+    /// For every cut of a text into pieces, the result is that of a search in the whole text.
     #[test]
     fn pieces_make_no_difference() {
         let sets: [&[&str]; 4] = [&["ab"], &["aba", "bb"], &["aab", "b"], &["abab", "ba"]];

@@ -245,7 +245,7 @@ fn open_faulty(fault: OwnFault) -> Open {
 fn excused(result: &Result<String, String>) -> usize {
     let Ok(detail) = result else { panic!("{result:?}") };
     let Some((_, own)) = detail.split_once(", with the same routes of experts; ") else { return 0 };
-    let count = own.split_once(": ").and_then(|(_, own)| own.split_once(", first "));
+    let count = own.split_once("changes, ").and_then(|(_, own)| own.split_once(" positions exceed"));
     count.and_then(|(count, _)| count.parse().ok()).expect("a number of positions")
 }
 

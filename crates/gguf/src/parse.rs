@@ -188,7 +188,7 @@ fn layout(cursor: &mut Cursor) -> Result<TensorLayout, At> {
     Ok((shape, format, start..start.saturating_add(len)))
 }
 
-/// Counts data from the start of the file; checks that they are aligned, within the file and disjoint.
+/// Makes the ranges of data relative to the start of the file. Checks that they are aligned, within the file and disjoint.
 fn locate_data(infos: &mut [Info], list_end: u64, alignment: u64, file_len: u64) -> Result<(), Fault> {
     let data_start = list_end.next_multiple_of(alignment);
     for info in &mut *infos {

@@ -323,7 +323,7 @@ impl Inputs {
                 if table.blocks.len() > free {
                     let blocks = table.blocks.len();
                     return Err(Error::Step(format!(
-                        "a block table of {blocks} blocks, room for {free} more"
+                        "a block table has {blocks} blocks, but there is room for only {free}"
                     )));
                 }
                 self.words[self.blocks + block..][..table.blocks.len()].copy_from_slice(&table.blocks);

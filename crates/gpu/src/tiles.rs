@@ -21,8 +21,10 @@ pub fn max_tiles(rows: usize) -> usize {
 /// Rows per tile of one expert.
 pub const GROUP_ROWS: usize = 32;
 
-/// Average rows per expert from which a GEMM over each expert's rows pays off, and rows from which a GEMM does.
+/// Average rows per expert from which a GEMM over each expert's rows pays off.
 const MIN_ROWS_PER_EXPERT: usize = 4;
+
+/// Rows of a step from which a GEMM pays off.
 const GEMM_MIN_ROWS: usize = 9;
 
 /// Minimum rows of a step whose experts are computed by a GEMM over each expert's rows, not by a GEMV per row.

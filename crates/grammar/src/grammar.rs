@@ -62,7 +62,7 @@ impl Grammar {
         preamble: &Preamble,
         once: bool,
     ) -> Result<Grammar, Error> {
-        let no_beginning = Error::Trigger("is no beginning of the grammar; let the grammar begin with it");
+        let no_beginning = Error::Trigger("does not begin the grammar; let the grammar begin with it");
         let mut starts = Vec::new();
         for trigger in triggers {
             let mut ids = Vec::new();

@@ -70,7 +70,9 @@ pub enum Error {
         "{file}: the file that came has SHA-256 {found}, but {expected} is expected; it is removed, so try again"
     )]
     WrongHash { file: String, expected: String, found: String },
-    #[error("another process downloads a file of {repo}; end it, or wait for it, and then remove the file")]
+    #[error(
+        "another process is downloading a file of {repo}; wait until it has ended, or end it, and then remove the model"
+    )]
     Busy { repo: RepoId },
     #[error(
         "{} has {} of space left, but {} are needed; remove files there, or let HF_HOME name a larger disk",

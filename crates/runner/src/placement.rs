@@ -164,7 +164,7 @@ impl Placement {
         Some(Placement::with_host(stages, end, Vec::new()))
     }
 
-    /// The placement of `stages`, last layers first, after the first `end` layers on the host.
+    /// A placement with the first `end` layers on the host. The later ones are in `stages`, from the last to the first.
     fn with_host(mut stages: Vec<PlacedLayers>, end: usize, skipped: Vec<(usize, SkipReason)>) -> Placement {
         if end > 0 || stages.is_empty() {
             stages.push(PlacedLayers { device: None, layers: 0..end });

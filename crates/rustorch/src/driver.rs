@@ -155,7 +155,7 @@ impl Driver {
     ) -> Result<T> {
         let (sender, receiver) = mpsc::sync_channel(1);
         let call = Box::new(move |engine: &mut Engine| {
-            // The receiver waits below.
+            // Sending fails only if the caller below has gone.
             let _ = sender.send(work(engine));
         });
         self.commands.send(Command::Call(call)).map_err(|_| self.fate())?;

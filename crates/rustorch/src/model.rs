@@ -218,7 +218,7 @@ impl Model {
         self.0.grammars()?.compile(source).map_err(|error| Error::grammar(Field::Format, error))
     }
 
-    /// The embedding of each text, of Euclidean length 1, so that the sum of products of two is their cosine similarity.
+    /// The embedding of each text. Its Euclidean length is 1, so that the dot product of two is their cosine similarity.
     ///
     /// Embedding models pool as their file says. For a model that writes text, it is the mean of the tokens' last hidden states;
     /// its first use loads the model once more.

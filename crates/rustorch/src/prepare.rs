@@ -66,9 +66,7 @@ impl Loaded {
         }
         let request = engine::Request {
             params,
-            client: tenant.client,
-            priority: tenant.priority,
-            cache_salt: tenant.cache_salt,
+            tenant,
             processors,
             turn_end: rendered.as_ref().and_then(Prompt::turn_end).cloned(),
             ..engine::Request::new(tokens)

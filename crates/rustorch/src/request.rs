@@ -1,7 +1,7 @@
 //! What a model is asked for.
 
 use chat::{Calls, Choice, Message};
-use engine::{Params, Processor};
+use engine::{Params, Processor, Tenant};
 use grammar::Source;
 use serde_json::{Map, Value as Json};
 
@@ -55,18 +55,6 @@ impl Request {
             is_eager: false,
         }
     }
-}
-
-/// Who asks, for fairness and for the prefix cache.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tenant {
-    /// Clients that wait get equal shares of the steps.
-    pub client: u64,
-    /// Requests of a client with lower values start first.
-    pub priority: i32,
-    /// Only requests with the same salt share the KV cache of a common prefix: others could measure the time, and so learn how a
-    /// prompt begins.
-    pub cache_salt: Vec<u8>,
 }
 
 /// What to answer or continue.

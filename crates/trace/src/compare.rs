@@ -81,8 +81,8 @@ pub fn compare(a: &Trace, b: &Trace, oracle: Option<Oracle<'_>>) -> Result<Repor
         && program(a_meta) != program(b_meta)
     {
         notes.push(format!(
-            "judged by this program's model and reference: if {} is the one to trust, the model's line above \
-             is wrong and the cause is what it ought to say",
+            "this program's definition of the model is the judge: if you trust {}, the line of the model above is wrong, and \
+             the cause says what it should be",
             side.to_uppercase()
         ));
     }

@@ -164,7 +164,7 @@ fn gemv<L: Lanes, B: Layout<G>, const G: usize, const C: usize>(
     let x = x.panel(rows, 0..x.cols, scaled::<B, G>());
     let mut sums = [[lanes.splat(0.0); 1]; C];
     let mut b = 0;
-    // Other panels find the strip in the cache.
+    // Only the first panel prefetches: later ones find the strip in the cache.
     let prefetch = !*HARDWARE_PREFETCH_SUFFICES && rows.start == 0;
     for run in runs::<B, G>(strip) {
         let (header, planes) = parts::<B, G>(run);

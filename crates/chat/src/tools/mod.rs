@@ -3,7 +3,7 @@
 
 mod detect;
 pub(crate) mod format;
-// A table: in more lines, it is no longer one.
+// A table with a line for each format; rustfmt would break the lines.
 #[rustfmt::skip]
 mod formats;
 mod grammar;

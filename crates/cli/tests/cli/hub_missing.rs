@@ -162,7 +162,7 @@ fn a_download_that_goes_on_is_not_removed() {
     }
     for name in ["user/Large-GGUF", "user/Large-GGUF:Q4_K_M"] {
         let error = world.run(&format!("rm {name} --yes")).failed(1);
-        assert!(error.contains("another process downloads a file of user/Large-GGUF"), "{error}");
+        assert!(error.contains("another process is downloading a file of user/Large-GGUF"), "{error}");
     }
     assert_eq!(child.try_wait().expect("a child"), None, "it goes on");
     child.kill().and_then(|()| child.wait()).expect("killed");

@@ -153,6 +153,6 @@ fn a_text_beyond_the_memory_is_refused() {
         let ran = std::process::Command::new("sh").args(["-c", &limited]).output().expect("a shell");
         let ran = Ran::from(ran);
         assert_eq!(ran.code, Some(1), "{command}: {ran:?}");
-        assert!(ran.stderr.contains("stdin: it has more than the"), "{command}: {ran:?}");
+        assert!(ran.stderr.contains("stdin: it is larger than"), "{command}: {ran:?}");
     }
 }

@@ -83,7 +83,7 @@ fn dense(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
     pooling(config, keys)
 }
 
-/// Which layers add features of images is a matter of the language model, too; without the keys, transformers' values.
+/// The language model must know which of its layers add features of images. Keys that are missing have transformers' defaults.
 fn vision(config: &Config, keys: &mut Keys<'_>) -> Result<(), Error> {
     const SECTIONS: [usize; 4] = [24, 20, 20, 0];
     const DEEPSTACK: usize = 3;

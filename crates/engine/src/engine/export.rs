@@ -3,7 +3,7 @@
 use backend::{CacheBlock, Feature, KV_BLOCK};
 
 use super::Engine;
-use crate::request::Request;
+use crate::request::{Request, Tenant};
 use crate::scheduler::Event;
 use crate::{CachedPrefix, Error};
 
@@ -16,7 +16,7 @@ impl Engine {
     /// does not support it.
     pub fn export(&mut self, request: &Request) -> Result<Option<CachedPrefix>, Error> {
         self.settle_cache()?;
-        let Request { prompt, cache_salt, adapter, .. } = request;
+        let Request { prompt, tenant: Tenant { cache_salt, .. }, adapter, .. } = request;
         let cache = self.scheduler.acquire(prompt, cache_salt, *adapter);
         let mut read = |block| self.runner.loaded_mut().read_block(block);
         let group = |(group, table): (usize, &backend::BlockTable)| {

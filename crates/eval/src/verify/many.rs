@@ -92,8 +92,8 @@ pub(super) fn many_rows_agree(model: &Model, candidate: &Candidate) -> Checked {
     }
     Ok((
         format!(
-            "{what}: {worst}, with the same routes of experts; with their own, which rounding changes, positions over \
-             {limit:.0e}: {count}, first {first}"
+            "{what}: {worst}, with the same routes of experts; with their own routes, which rounding changes, {count} positions \
+             exceed {limit:.0e}, the first is {first}"
         ),
         (),
     ))

@@ -74,7 +74,7 @@ pub(super) fn agree(
     let (matrices, truth, (nmse, name)) = (samples.len(), &truth.name, worst);
     Ok((
         format!(
-            "{share} {all} rows of {matrices} matrices beside {truth}: NMSE at most {nmse:.1e} (`{name}`)"
+            "{share} {all} rows of {matrices} matrices, compared with {truth}: NMSE at most {nmse:.1e} (`{name}`)"
         ),
         (),
     ))

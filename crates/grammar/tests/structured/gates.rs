@@ -146,6 +146,6 @@ fn a_trigger_must_begin_the_grammar() {
     let error = grammar.at_triggers(&[trigger], &Preamble::default(), false).expect_err("it begins with a");
     assert_eq!(
         error.to_string(),
-        "the trigger of the grammar is no beginning of the grammar; let the grammar begin with it"
+        "the trigger of the grammar does not begin the grammar; let the grammar begin with it"
     );
 }

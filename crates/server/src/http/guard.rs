@@ -1,4 +1,4 @@
-//! Checks of every request: host, origin, key; each is there once.
+//! Checks of every request: its host, its origin and its key. Each of these headers may occur once.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -100,7 +100,8 @@ impl Candidate<'_> {
         self.region.sum(|r, c| f64::from(of.at(r, c)).powi(2))
     }
 
-    /// `inside` in the wrong region, or in its whole heads where that fits better; the expected elements elsewhere.
+    /// A matrix with the elements of `inside` in the wrong region, or in the whole heads of the region if that fits better, and with
+    /// the expected elements elsewhere.
     fn only_in_region(&self, inside: &Matrix) -> Matrix {
         let mixed = |cols: &[usize]| {
             let mut mixed = self.expected.clone();

@@ -41,7 +41,7 @@ fn another_programs_operations_are_judged_by_our_model() {
     let bench = Bench::new(Format::F32);
     let cpu = bench.cpu();
     let bad = bench.changed(&cpu, only("Vcur-1", |_, _, x| -x));
-    let note = "if B is the one to trust";
+    let note = "if you trust B";
     assert!(!bench.compare(&cpu, &bad).to_string().contains(note));
     let meta = Meta { producer: "llama.cpp".into(), ..bad.meta().clone() };
     let meta = Meta { backend: "llama.cpp".into(), ..meta };

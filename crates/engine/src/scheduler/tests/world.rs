@@ -12,7 +12,7 @@ struct Job {
     prompt: usize,
     /// The first requested row of the prompt that was not an output row yet.
     asked_from: usize,
-    /// Tokens it ends at.
+    /// The number of tokens with which it ends.
     goal: usize,
     cached: usize,
     running: bool,

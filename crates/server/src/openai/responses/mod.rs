@@ -1,4 +1,4 @@
-//! `/v1/responses`: calls of one turn each. Nothing is stored, so that a client sends the whole conversation again.
+//! `/v1/responses`: calls of one turn each. Nothing is stored: a client sends the whole conversation each time.
 
 mod input;
 mod request;
