@@ -185,8 +185,8 @@ FORMATS = """This section has the other formats, in the shape that the top of th
 llama.cpp's mix, which keeps some tensors in other formats.
 """
 
-EXPERTS = """SHAPE/LAYERS:TYPE names a shape of `rustorch synth` with this number of layers. The peak of generation is that of reading the
-chosen experts and the other weights once per token.
+EXPERTS = """SHAPE/LAYERS:TYPE names a shape of `rustorch synth` with this number of layers. The peak of generation is the speed at which the machine
+could read the chosen experts and all other weights once per token.
 """
 
 

@@ -57,7 +57,7 @@ Measured with {versions}.
 Both programs run the first {positions} tokens of a sequence and record all named values, with K and V in F16. The demo model runs
 a held-out chat. The random models of `crates/testkit`, which cover all formats, run random tokens. `rustorch compare` then
 recomputes each operation on the reference backend (f64 accumulation) from its recorded inputs. The difference is the *own error* of
-the operation: NMSE = Σ(a−b)² / Σa², a the reference. Errors of the inputs do not count.
+the operation: NMSE = Σ(a−b)² / Σa², where `a` is the reference. Errors of the inputs do not count.
 
 - **Limits**: {limits}. They apply to the whole value and, with a wider margin, to each row, column and element.
 - **Rounding**: both programs quantise the inputs of matmuls with quantised weights to 8 bits; llama.cpp also rounds them to F16 or
