@@ -79,16 +79,6 @@ impl Request {
         Request { adapter: adapter.into(), ..self }
     }
 
-    pub fn client(mut self, client: u64) -> Request {
-        self.tenant.client = client;
-        self
-    }
-
-    pub fn priority(mut self, priority: i32) -> Request {
-        self.tenant.priority = priority;
-        self
-    }
-
     /// Returns the log-probability of each token, and of so many most likely tokens.
     pub fn logprobs(mut self, top: usize) -> Request {
         self.params.logprobs = Some(top);
