@@ -1,5 +1,7 @@
 //! The marks around reasoning in answers.
 
+use crate::parts::Span;
+
 /// The marks around reasoning in the answers of a model.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Format {
@@ -9,12 +11,25 @@ pub(crate) struct Format {
     pub(crate) close: &'static str,
     /// Marks before reasoning or content that are part of neither.
     pub(crate) headers: &'static [&'static str],
+    /// Headers of which only the beginning and the end are fixed.
+    pub(crate) spans: &'static [Span],
     pub(crate) ends: &'static [&'static str],
+    /// The beginning of an answer that the prompt has.
+    pub(crate) prefill: &'static str,
 }
 
 /// A format with no other marks.
 const fn plain(known_by: &'static [&'static str], open: &'static str, close: &'static str) -> Format {
-    Format { known_by, open, close, headers: &[], ends: &[] }
+    Format { known_by, open, close, ..USUAL }
+}
+
+const USUAL: Format =
+    Format { known_by: &[], open: "", close: "", headers: &[], spans: &[], ends: &[], prefill: "" };
+
+/// A header of Harmony from `open` up to and with the mark of the message. Models write channels, recipients and types that nobody
+/// asked for.
+const fn header(open: &'static str, reasons: bool) -> Span {
+    Span { open, end: "<|message|>", with_end: true, reasons }
 }
 
 /// The first format whose texts a template contains is used.
@@ -24,8 +39,21 @@ const FORMATS: &[Format] = &[
         known_by: &["<|channel|>", "analysis"],
         open: "<|channel|>analysis<|message|>",
         close: "<|end|>",
-        headers: &["<|start|>assistant", "<|channel|>final<|message|>", "<|channel|>commentary<|message|>"],
-        ends: &["<|end|>", "<|return|>"],
+        headers: &[
+            "<|start|>assistant",
+            "<|channel|>final<|message|>",
+            "<|channel|>commentary<|message|>",
+            "<|message|>",
+        ],
+        spans: &[
+            header("<|channel|>analysis", true),
+            header("<|channel|>", false),
+            header("<|start|>", false),
+            // A recipient may precede the channel.
+            Span { open: "<|start|>assistant to=", end: "<|", with_end: false, reasons: false },
+        ],
+        ends: &["<|end|>", "<|return|>", "<|call|>"],
+        prefill: "<|start|>assistant",
     },
     // Gemma 4.
     plain(&["<|channel>thought"], "<|channel>thought", "<channel|>"),
@@ -36,6 +64,7 @@ const FORMATS: &[Format] = &[
         close: "<|close|>think<|sep|>",
         headers: &["<|open|>response<|sep|>"],
         ends: &["<|close|>response<|sep|>"],
+        ..USUAL
     },
     // Solar Open.
     Format {
@@ -44,6 +73,7 @@ const FORMATS: &[Format] = &[
         close: "<|end|>",
         headers: &["<|begin|>assistant", "<|content|>"],
         ends: &["<|end|>"],
+        ..USUAL
     },
     // Command A.
     Format {
@@ -52,6 +82,7 @@ const FORMATS: &[Format] = &[
         close: "<|END_THINKING|>",
         headers: &["<|START_RESPONSE|>", "<|START_TEXT|>"],
         ends: &["<|END_RESPONSE|>", "<|END_TEXT|>"],
+        ..USUAL
     },
     // Apriel.
     plain(&["[BEGIN FINAL RESPONSE]"], "Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"),
@@ -76,6 +107,8 @@ impl Format {
 
     /// All texts that may be special tokens.
     pub(crate) fn marks(&self) -> impl Iterator<Item = &'static str> {
-        [self.open, self.close].into_iter().chain(self.headers.iter().chain(self.ends).copied())
+        let spans = self.spans.iter().flat_map(|span| [span.open, span.end]);
+        let fixed = [self.open, self.close, self.prefill].into_iter();
+        fixed.chain(self.headers.iter().chain(self.ends).copied()).chain(spans)
     }
 }

@@ -93,7 +93,7 @@ impl Grammar {
 impl Constraint {
     fn at(&self, gate: &Gate, place: Position) -> Phase {
         if gate.may_begin(&place) {
-            Phase::Before(place, Some(State::begin(self.grammar.matcher(0))))
+            Phase::Before(place, Some(State::begin(self.grammar.matcher())))
         } else {
             Phase::Free(place)
         }
@@ -102,7 +102,7 @@ impl Constraint {
     fn begin(&mut self, prompt: &[u32]) {
         let phase = match &self.gate {
             Some(gate) => self.at(gate, gate.begin(prompt, &self.grammar.vocabulary)),
-            None => Phase::Active(State::begin(self.grammar.matcher(0))),
+            None => Phase::Active(State::begin(self.grammar.matcher())),
         };
         *self.phase.get_mut() = phase;
     }
@@ -130,7 +130,10 @@ impl Constraint {
             },
             (Phase::Free(place), Some(gate)) => match gate.next(&place, token, vocabulary) {
                 Next::Free(place) => self.at(gate, place),
-                Next::Begins(start) => Phase::Active(State::begin(self.grammar.matcher(start))),
+                Next::Begins(start, rest) => match self.grammar.matcher_after(start, &rest) {
+                    Some(matcher) => Phase::Active(State::begin(matcher)),
+                    None => Phase::Failed("a token runs past the beginning of the grammar".to_owned()),
+                },
                 Next::Beyond => Phase::Failed("a token runs past the beginning of the grammar".to_owned()),
             },
             (Phase::Before(place, mut state), Some(gate)) => {
@@ -258,8 +261,9 @@ impl Processor for Constraint {
 impl Constraint {
     /// Rules out what must not follow. Fails with the reason if nothing may.
     fn restrict(&self, phase: &mut Phase, logits: &mut [f32]) -> Result<(), String> {
+        let may_follow = |start: usize, rest: &[u8]| self.grammar.matcher_after(start, rest).is_some();
         let exceptions = |place: &Position| {
-            self.gate.as_ref().map(|gate| gate.exceptions(place, &self.grammar.vocabulary))
+            self.gate.as_ref().map(|gate| gate.exceptions(place, &self.grammar.vocabulary, may_follow))
         };
         match phase {
             Phase::Active(state) => {

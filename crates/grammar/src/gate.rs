@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use engine::template::{AnswerPart, Leads, Marks, Next as Found, Preamble};
+use engine::template::{AnswerPart, Leads, Marks, Next as Found, OpeningPlace, Preamble};
 
 use crate::vocabulary::Vocabulary;
 
@@ -71,14 +71,15 @@ pub(crate) struct Position {
 #[derive(Debug)]
 pub(crate) enum Next {
     Free(Position),
-    /// The grammar begins after the token: the beginning with this number.
-    Begins(usize),
-    /// The token runs past the place where a grammar begins.
+    /// The grammar begins: the beginning with this number, and the last bytes of the token, which follow it.
+    Begins(usize, Vec<u8>),
+    /// The token runs past the place where a grammar must begin.
     Beyond,
 }
 
 enum Step {
     On,
+    /// The grammar begins; what is held follows its beginning.
     Begins(usize),
     Beyond,
 }
@@ -88,12 +89,13 @@ impl Gate {
         Gate::new(Marks::before_content(preamble), Scope::Content, Some(preamble.clone()))
     }
 
-    /// For a grammar that begins with one of `triggers`: texts, and whether only white space and reasoning may precede.
+    /// For a grammar that begins with one of `triggers`: texts, and where they count.
     pub(crate) fn triggered<'a>(
-        triggers: impl Iterator<Item = (&'a str, bool)>,
+        triggers: impl Iterator<Item = (&'a str, OpeningPlace)>,
         preamble: &Preamble,
         once: bool,
     ) -> Gate {
+        let triggers = triggers.enumerate().map(|(number, (text, place))| (number, text, place));
         let marks = Marks::with_calls(preamble, triggers);
         Gate::new(marks, Scope::Triggered { once }, Some(preamble.clone()))
     }
@@ -102,7 +104,10 @@ impl Gate {
     pub(crate) fn after(trigger: &Trigger) -> Gate {
         let (token, marks) = match trigger {
             Trigger::Token(id) => (Some(*id), Marks::default()),
-            Trigger::Text(text) => (None, Marks::with_calls(&Preamble::default(), [(text.as_str(), false)])),
+            Trigger::Text(text) => {
+                let opening = (0, text.as_str(), OpeningPlace::Content);
+                (None, Marks::with_calls(&Preamble::default(), [opening]))
+            }
         };
         Gate { token, ..Gate::new(marks, Scope::Triggered { once: false }, None) }
     }
@@ -121,7 +126,7 @@ impl Gate {
         let start = |may_reason| Position::new(AnswerPart::Start { may_reason, is_first: true });
         let Some(reasoning) = preamble.reasoning else { return start(false) };
         if ends_with(prompt, reasoning.open, vocabulary) {
-            return Position::new(AnswerPart::Reasoning);
+            return Position::new(AnswerPart::REASONING);
         }
         // Reasoning that is over is not begun again before an answer of which every word counts.
         let is_over = ends_with(prompt, reasoning.close, vocabulary);
@@ -138,7 +143,7 @@ impl Gate {
 
     pub(crate) fn next(&self, place: &Position, token: u32, vocabulary: &Vocabulary) -> Next {
         if self.token == Some(token) {
-            return Next::Begins(0);
+            return Next::Begins(0, Vec::new());
         }
         let mut place = place.clone();
         let bytes = vocabulary.bytes(token);
@@ -146,8 +151,8 @@ impl Gate {
             place.held.push(*byte);
             match self.settle(&mut place) {
                 Step::On => {}
-                Step::Begins(start) if number + 1 == bytes.len() && !place.is_spent => {
-                    return Next::Begins(start);
+                Step::Begins(start) if !place.is_spent => {
+                    return Next::Begins(start, [&place.held, &bytes[number + 1..]].concat());
                 }
                 Step::Begins(_) | Step::Beyond => return Next::Beyond,
             }
@@ -158,12 +163,12 @@ impl Gate {
     /// Decides what is held, as far as it can be.
     fn settle(&self, place: &mut Position) -> Step {
         while !place.held.is_empty() {
-            match self.marks.next(place.part, &place.held, true) {
+            match self.marks.next(place.part, &place.held, true, true) {
                 Found::Undecided => return Step::On,
                 Found::Mark(length, leads) => {
                     place.held.drain(..length);
                     match leads {
-                        Leads::Reasoning => place.part = AnswerPart::Reasoning,
+                        Leads::Reasoning => place.part = AnswerPart::REASONING,
                         Leads::Start => {
                             let is_first = !matches!(
                                 place.part,
@@ -171,12 +176,13 @@ impl Gate {
                             );
                             place.part = AnswerPart::Start { may_reason: self.is_triggered(), is_first };
                         }
-                        Leads::Calls(start) if place.held.is_empty() => return Step::Begins(start),
-                        Leads::Calls(_) => return Step::Beyond,
+                        Leads::Calls(start) => return Step::Begins(start),
                     }
                 }
                 Found::Text => {
-                    let space = place.held.remove(0).is_ascii_whitespace();
+                    let first = place.held.remove(0);
+                    let space = first.is_ascii_whitespace();
+                    place.part = place.part.after_text(char::from(first));
                     match place.part {
                         AnswerPart::Start { .. } if self.is_triggered() && !space => {
                             place.part = AnswerPart::Content
@@ -202,28 +208,35 @@ impl Gate {
     }
 
     /// Tokens that differ from the others at this place: those that may precede content where it may begin, or must not follow.
-    pub(crate) fn exceptions(&self, place: &Position, vocabulary: &Vocabulary) -> Arc<[u32]> {
+    /// `may_follow` says whether bytes may follow a beginning of the grammar.
+    pub(crate) fn exceptions(
+        &self,
+        place: &Position,
+        vocabulary: &Vocabulary,
+        may_follow: impl Fn(usize, &[u8]) -> bool,
+    ) -> Arc<[u32]> {
         if let Some(found) = self.lock().get(place) {
             return found.clone();
         }
         let ids = 0..u32::try_from(vocabulary.len()).unwrap_or(u32::MAX);
-        let found: Arc<[u32]> = ids.filter(|&id| self.is_exception(place, id, vocabulary)).collect();
+        let found: Arc<[u32]> = if self.may_begin(place) {
+            ids.filter(|id| self.may_precede(place, *id, vocabulary)).collect()
+        } else {
+            let completions = Completions::new(&self.marks, place, self.is_triggered());
+            let must_not_follow = |id: &u32| {
+                // An answer that ends within reasoning would lack what the grammar demands.
+                let ends = !self.is_triggered() && vocabulary.ends().contains(id);
+                ends || completions.may_begin(vocabulary.bytes(*id))
+                    && match self.next(place, *id, vocabulary) {
+                        Next::Free(_) => false,
+                        Next::Begins(start, rest) => !rest.is_empty() && !may_follow(start, &rest),
+                        Next::Beyond => true,
+                    }
+            };
+            ids.filter(must_not_follow).collect()
+        };
         self.lock().insert(place.clone(), found.clone());
         found
-    }
-
-    fn is_exception(&self, place: &Position, id: u32, vocabulary: &Vocabulary) -> bool {
-        let bytes = vocabulary.bytes(id);
-        let is_end = vocabulary.ends().contains(&id);
-        if self.may_begin(place) {
-            let may_precede = bytes.first().is_some_and(|first| self.may_precede(place, *first));
-            return may_precede && !is_end && matches!(self.next(place, id, vocabulary), Next::Free(_));
-        }
-        if is_end && !self.is_triggered() {
-            // An answer that ends within reasoning would lack what the grammar demands.
-            return true;
-        }
-        self.may_complete(place, bytes) && matches!(self.next(place, id, vocabulary), Next::Beyond)
     }
 
     /// Whether content may begin here of which the grammar is about.
@@ -231,27 +244,62 @@ impl Gate {
         !self.is_triggered() && matches!(place.part, AnswerPart::Start { .. })
     }
 
-    /// Whether a token that begins with this byte may belong to what precedes content.
-    fn may_precede(&self, place: &Position, first: u8) -> bool {
-        let held = &place.held;
-        let goes_on = |mark: &[u8]| mark.starts_with(held) && mark.get(held.len()) == Some(&first);
-        first.is_ascii_whitespace() || self.marks.iter().any(|(mark, _)| goes_on(mark))
-    }
-
-    /// Whether the bytes may complete a mark before a grammar. Decides quickly for most tokens.
-    fn may_complete(&self, place: &Position, bytes: &[u8]) -> bool {
-        let mut marks = self.marks.iter().filter(|(_, leads)| match leads {
-            Leads::Calls(_) => true,
-            Leads::Start => !self.is_triggered(),
-            Leads::Reasoning => false,
-        });
-        marks.any(|(mark, _)| {
-            mark.last().is_some_and(|end| bytes.contains(end)) || place.held.starts_with(mark)
-        })
+    /// Whether a token may belong to what precedes content.
+    fn may_precede(&self, place: &Position, id: u32, vocabulary: &Vocabulary) -> bool {
+        let Some(first) = vocabulary.bytes(id).first() else { return false };
+        let held = &*place.held;
+        let goes_on = |(mark, is_all, _): (&[u8], bool, Leads)| {
+            mark.starts_with(held) && mark.get(held.len()) == Some(first) || !is_all && held.starts_with(mark)
+        };
+        (first.is_ascii_whitespace() || self.marks.iter().any(goes_on))
+            && !vocabulary.ends().contains(&id)
+            && matches!(self.next(place, id, vocabulary), Next::Free(_))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Position, Arc<[u32]>>> {
         self.exceptions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How a token may complete a mark before a grammar: decides quickly for most tokens.
+struct Completions<'a> {
+    /// What is left of marks that have begun.
+    rests: Vec<&'a [u8]>,
+    firsts: [bool; 256],
+    /// Bytes of the shortest mark.
+    shortest: usize,
+    /// Whether each token may, as a mark is complete but for the question whether it becomes a longer one.
+    is_any: bool,
+}
+
+impl<'a> Completions<'a> {
+    fn new(marks: &'a Marks, place: &Position, is_triggered: bool) -> Completions<'a> {
+        let mut all =
+            Completions { rests: Vec::new(), firsts: [false; 256], shortest: usize::MAX, is_any: false };
+        let is_meant = |leads| match leads {
+            Leads::Calls(_) => true,
+            Leads::Start => !is_triggered,
+            Leads::Reasoning => false,
+        };
+        for (mark, is_all, _) in marks.iter().filter(|(_, _, leads)| is_meant(*leads)) {
+            all.shortest = all.shortest.min(mark.len());
+            for from in 0..place.held.len() {
+                let begun = &place.held[from..];
+                all.is_any |= begun.starts_with(mark) && (is_all || is_meant(Leads::Start));
+                if let Some([first, rest @ ..]) = mark.strip_prefix(begun) {
+                    all.firsts[usize::from(*first)] = true;
+                    all.rests.push(&mark[mark.len() - rest.len() - 1..]);
+                }
+            }
+        }
+        all
+    }
+
+    fn may_begin(&self, bytes: &[u8]) -> bool {
+        let goes_on = || self.rests.iter().any(|rest| bytes.starts_with(rest));
+        self.is_any
+            || bytes.len() >= self.shortest
+            || bytes.first().is_some_and(|first| self.firsts[usize::from(*first)]) && goes_on()
     }
 }
 

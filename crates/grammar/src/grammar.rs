@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use engine::template::{Preamble, Segment, Trigger as CallTrigger};
+use engine::template::{OpeningPlace, Preamble, Segment, Trigger as CallTrigger};
 use llguidance::Matcher;
 
 use crate::gate::{Gate, Gates, Trigger};
@@ -17,8 +17,10 @@ const MAX_MESSAGE: usize = 1000;
 #[derive(Clone)]
 pub struct Grammar {
     pub(crate) vocabulary: Arc<Vocabulary>,
-    /// At its beginnings. Requests use copies that share nothing: a fault of one does not reach the others.
-    starts: Arc<[Matcher]>,
+    /// At its beginning. Requests use copies that share nothing: a fault of one does not reach the others.
+    start: Arc<Matcher>,
+    /// The tokens of the triggers that begin it.
+    triggers: Arc<[Vec<u32>]>,
     /// If it is not about the whole text.
     pub(crate) gate: Option<Arc<Gate>>,
     pub(crate) gates: Arc<Gates>,
@@ -37,12 +39,12 @@ impl Grammar {
         let mut start = Matcher::new(Ok(parser));
         // A grammar that no text satisfies shows with the first mask.
         start.compute_mask_or_eos().map_err(|error| refused(&error))?;
-        Ok(Grammar { vocabulary, starts: Arc::new([start]), gate: None, gates })
+        Ok(Grammar { vocabulary, start: Arc::new(start), triggers: Arc::new([]), gate: None, gates })
     }
 
     /// The same grammar for a part of the text: everything is allowed until `trigger` occurs in the generated text; what
-    /// follows obeys the grammar. Where the grammar may end, everything is allowed again until the next trigger. Tokens that would
-    /// run past the end of a trigger are ruled out. Fails if the trigger is empty or not in the vocabulary.
+    /// follows obeys the grammar, also what follows the trigger in its last token. Where the grammar may end, everything is allowed
+    /// again until the next trigger. Fails if the trigger is empty or not in the vocabulary.
     pub fn after(self, trigger: &Trigger) -> Result<Grammar, Error> {
         match trigger {
             Trigger::Token(id) if *id as usize >= self.vocabulary.len() => {
@@ -53,7 +55,7 @@ impl Grammar {
         }
     }
 
-    /// The same grammar for tool calls in an answer: everything is allowed until one of the `triggers` occurs, not in reasoning;
+    /// The same grammar for tool calls in an answer: everything is allowed until one of the `triggers` occurs where it counts;
     /// what was generated since the trigger's first byte, and what follows, obeys the grammar. Where it may end, everything is
     /// allowed until the next trigger; with `once`, there must not be one. Fails if a trigger does not begin the grammar.
     pub fn at_triggers(
@@ -63,7 +65,8 @@ impl Grammar {
         once: bool,
     ) -> Result<Grammar, Error> {
         let no_beginning = Error::Trigger("does not begin the grammar; let the grammar begin with it");
-        let mut starts = Vec::new();
+        let mut start = self.matcher();
+        let mut tokens = Vec::new();
         for trigger in triggers {
             let mut ids = Vec::new();
             for segment in &trigger.segments {
@@ -76,19 +79,28 @@ impl Grammar {
                     }
                 }
             }
-            let mut start = self.matcher(0);
             start.consume_tokens(&ids).map_err(|_| no_beginning.clone())?;
-            starts.push(start);
+            start.rollback(ids.len()).map_err(|_| no_beginning.clone())?;
+            tokens.push(ids);
         }
-        let texts: Vec<(String, bool)> =
-            triggers.iter().map(|trigger| (trigger.text(), trigger.at_start)).collect();
-        let texts = texts.iter().map(|(text, at_start)| (text.as_str(), *at_start));
+        let texts: Vec<(String, OpeningPlace)> =
+            triggers.iter().map(|trigger| (trigger.text(), trigger.place)).collect();
+        let texts = texts.iter().map(|(text, place)| (text.as_str(), *place));
         let gate = Gate::triggered(texts, preamble, once);
-        Ok(Grammar { starts: starts.into(), gate: Some(Arc::new(gate)), ..self })
+        Ok(Grammar { triggers: tokens.into(), gate: Some(Arc::new(gate)), ..self })
     }
 
-    pub(crate) fn matcher(&self, start: usize) -> Matcher {
-        self.starts[start].deep_clone()
+    pub(crate) fn matcher(&self) -> Matcher {
+        self.start.deep_clone()
+    }
+
+    /// After its trigger `number`, and `rest` after that; `None` if `rest` may not follow.
+    pub(crate) fn matcher_after(&self, number: usize, rest: &[u8]) -> Option<Matcher> {
+        let mut ids = self.triggers.get(number).cloned().unwrap_or_default();
+        ids.extend(self.vocabulary.tokenize(rest)?);
+        let mut start = self.matcher();
+        start.consume_tokens(&ids).ok()?;
+        Some(start)
     }
 }
 

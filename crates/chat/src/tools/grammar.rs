@@ -12,6 +12,7 @@ use super::literal::Syntax;
 use super::parameters;
 use super::schema::{Tool, Tools, ToolsError, Types};
 use super::values::{Further, Root, Unenforced, Values};
+use crate::parts::OpeningPlace;
 use crate::prompt::{self, Segment};
 use crate::reasoning;
 
@@ -30,8 +31,8 @@ pub enum Choice {
 /// A grammar that constrains an answer to valid calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grammar {
-    /// The texts that start the grammar; empty if it holds from the beginning of the answer. The first trigger in the content (not
-    /// in reasoning) starts it: it describes one section of calls from the trigger's first byte.
+    /// The texts that start the grammar; empty if it holds from the beginning of the answer. The first trigger where it counts starts
+    /// it: it describes one section of calls from the trigger's first byte.
     pub triggers: Vec<Trigger>,
     /// Lark text for llguidance, with special tokens as `<[id]>`: those of [`Specials`](crate::Specials).
     pub lark: String,
@@ -44,8 +45,8 @@ pub struct Grammar {
 pub struct Trigger {
     /// The text, with special tokens.
     pub segments: Vec<Segment>,
-    /// Whether only white space and reasoning may precede it.
-    pub at_start: bool,
+    /// Where it counts.
+    pub place: OpeningPlace,
 }
 
 impl Trigger {
@@ -109,15 +110,22 @@ impl ToolFormat {
                 Some(marks) => {
                     let thought = writer.thought(marks);
                     let after = or_reply(writer.sections(&full, &tools, parallel));
+                    let mut reasoned = vec![format!("{thought} {after}")];
+                    reasoned.extend(writer.thoughts_with_calls(&tools, parallel));
                     if prompt.ends_with(marks.open) {
-                        vec![format!("{thought} {after}")]
+                        reasoned
                     } else {
-                        vec![or_reply(calls), format!("{} {thought} {after}", writer.lark.text(marks.open))]
+                        vec![
+                            or_reply(calls),
+                            format!("{} ({})", writer.lark.text(marks.open), reasoned.join(" | ")),
+                        ]
                     }
                 }
             }
         };
-        let triggers = if is_auto { triggers(&writer.lark, format, &begins, &tools) } else { Vec::new() };
+        let may_reason = reasoning.is_some();
+        let triggers =
+            if is_auto { triggers(&writer.lark, format, &begins, &tools, may_reason) } else { Vec::new() };
         Ok(Grammar { triggers, lark: writer.lark.finish(&starts)?, unenforced: writer.unenforced })
     }
 }
@@ -145,41 +153,58 @@ impl Open {
     }
 }
 
-fn triggers(lark: &Lark<'_>, format: &Format, begins: &[Begin<'_>], tools: &[&Tool]) -> Vec<Trigger> {
+fn triggers(
+    lark: &Lark<'_>,
+    format: &Format,
+    begins: &[Begin<'_>],
+    tools: &[&Tool],
+    may_reason: bool,
+) -> Vec<Trigger> {
     let mut triggers = Vec::new();
-    let trigger = |text: &str, at_start| Trigger { segments: lark.segments(text), at_start };
+    let trigger = |text: &str, place| Trigger { segments: lark.segments(text), place };
     for begin in begins {
+        let place = if begin.at_start { OpeningPlace::Start } else { OpeningPlace::Content };
+        let with_names =
+            || tools.iter().map(|tool| begin.text.to_owned() + &named(format, begin.open, &tool.name));
         // Where the opening may be content, a name must follow.
         let is_clear =
             !begin.open.at_start && format.headers.iter().all(|header| !header.starts_with(begin.open.mark));
         if is_clear {
-            triggers.push(trigger(begin.text, begin.at_start));
-            continue;
+            triggers.push(trigger(begin.text, place));
+        } else {
+            triggers.extend(with_names().map(|text| trigger(&text, place)));
         }
-        for tool in tools {
-            triggers.push(trigger(&(begin.text.to_owned() + &named(format, &tool.name)), begin.at_start));
+        // Reasoning may mention the opening.
+        if may_reason && !begin.at_start {
+            triggers.extend(with_names().map(|text| trigger(&text, OpeningPlace::Reasoning)));
         }
     }
     triggers
 }
 
-fn named(format: &Format, name: &str) -> String {
+/// The text of a call after `open`, as far as it is certain when the tool `name` is called.
+fn named(format: &Format, open: &Open, name: &str) -> String {
     let mut text = String::new();
-    for element in format.call {
+    for element in &format.call[open.then..] {
         match element {
             Element::Text(part) => text.push_str(part),
-            Element::Name(ends) => return text + name + ends[0],
+            Element::Name(ends) => {
+                let end = if let [end] = ends { end } else { "" };
+                return text + name + end;
+            }
+            Element::NumberedName(_) => return text + "functions." + name,
             Element::Object(keys) => return text + &keys.head(name),
             _ => break,
         }
     }
-    text + name
+    text
 }
 
 impl Keys {
-    /// Up to the name, without an id.
+    /// Up to the name, or to an id before it.
     fn head(&self, name: &str) -> String {
         match self {
+            Keys::Fields { id, id_place: IdPlace::First, .. } => format!("{{\"{id}\": \""),
             Keys::Fields { name: key, .. } => format!("{{\"{key}\": {}", Json::from(name)),
             Keys::NameIsKey => format!("{{{}", Json::from(name)),
         }
@@ -249,6 +274,17 @@ impl Writer<'_> {
         format!("{text} /[ \\t\\r\\n]{{0,8}}/ {header}")
     }
 
+    /// Reasoning that has begun and ends with calls instead of its mark.
+    fn thoughts_with_calls(&mut self, tools: &[&Tool], parallel: bool) -> Vec<String> {
+        let opens = self.format.opens.iter().enumerate().filter(|(_, open)| !open.at_start);
+        let thought = |(number, open): (usize, &'static Open)| {
+            let text = self.lark.unquoted_until(&format!("thought_{number}"), open.mark);
+            let calls = self.sections(&Begin { open, text: "", at_start: false }, tools, parallel);
+            format!("{text} {calls}")
+        };
+        opens.map(thought).collect()
+    }
+
     fn element(&mut self, element: &Element, tool: &Tool, index: usize) -> String {
         let text = |text: &str| self.lark.text(text);
         match element {
@@ -263,16 +299,16 @@ impl Writer<'_> {
                 let texts: Vec<_> = texts.iter().map(|part| text(part)).collect();
                 format!("({})", texts.join(" | "))
             }
-            Element::Arguments => self.lark.json(&format!("arguments_{index}"), &tool.closed()),
+            Element::Arguments => self.arguments(tool, index),
             Element::Object(keys) => {
-                let arguments = self.lark.json(&format!("arguments_{index}"), &tool.closed());
+                let arguments = self.arguments(tool, index);
                 let text = |text: &str| self.lark.text(text);
-                let head = keys.head(&tool.name);
+                let (head, name) = (keys.head(&tool.name), Json::from(&*tool.name));
                 match keys {
                     Keys::NameIsKey => format!("{} {arguments} \"}}\"", text(&(head + ": "))),
-                    Keys::Fields { arguments: keys, id, id_place, .. } => {
-                        let rest = text(&format!("{}, \"{}\": ", &head[1..], keys[0]));
-                        let first = text(&format!("{{\"{id}\": \""));
+                    Keys::Fields { name: key, arguments: keys, id, id_place } => {
+                        let rest = text(&format!("\"{key}\": {name}, \"{}\": ", keys[0]));
+                        let first = text(&head);
                         let last = text(&format!(", \"{id}\": \""));
                         match id_place {
                             IdPlace::None => format!("\"{{\" {rest} {arguments} \"}}\""),
@@ -295,10 +331,10 @@ impl Writer<'_> {
                         break;
                     }
                     let rule = format!("parameter_{index}_{number}");
-                    let part = self.parameter(parameter, &rule, (tool, &root), name, schema);
-                    written.push(if is_required { part } else { format!("({part})?") });
+                    written
+                        .push((self.parameter(parameter, &rule, (tool, &root), name, schema), is_required));
                 }
-                written.join(" ")
+                self.lark.any_order(&format!("parameters_{index}"), written, "")
             }
             Element::Literals(syntax) => self.literals(*syntax, tool, index),
         }
@@ -379,33 +415,36 @@ impl Writer<'_> {
     fn literals(&mut self, syntax: Syntax, tool: &Tool, index: usize) -> String {
         let root = self.root(tool);
         let comma = if syntax == Syntax::Python { "\", \"" } else { "\",\"" };
-        // Rules for what follows some arguments, and for what follows none.
-        let (mut some, mut none) = (String::new(), String::new());
-        for (number, (name, schema, is_required)) in
-            tool.properties().enumerate().collect::<Vec<_>>().into_iter().rev()
-        {
+        let mut written = Vec::new();
+        for (number, (name, schema, is_required)) in tool.properties().enumerate() {
             if self.lark.is_full() {
                 break;
             }
             let key = self.lark.text(&format!("{name}{}", syntax.assigns()));
             let rule = format!("value_{index}_{number}");
             let value = self.literal(syntax, &rule, (tool, &root), name, schema);
-            let first = format!("{key} {value} {some}");
-            let next = format!("{comma} {key} {value}");
-            none = match (is_required, none.is_empty()) {
-                (true, _) => first,
-                (false, true) => format!("({first})?"),
-                (false, false) => format!("({first} | {none})"),
-            };
-            some = if is_required { format!("{next} {some}") } else { format!("({next})? {some}") };
-            some = if some.trim().is_empty() {
-                some
-            } else {
-                self.lark.rule(&format!("rest_{index}_{number}"), some)
-            };
-            none = self.lark.rule(&format!("all_{index}_{number}"), none);
+            written.push((format!("{key} {value}"), is_required));
         }
-        format!("{none} {}", self.lark.text(&syntax.brackets().1.to_string()))
+        let all = self.lark.any_order(&format!("all_{index}"), written, comma);
+        format!("{all} {}", self.lark.text(&syntax.brackets().1.to_string()))
+    }
+
+    /// Arguments as a JSON object, in any order where its schema is no more than a list of parameters.
+    fn arguments(&mut self, tool: &Tool, index: usize) -> String {
+        let (rule, closed) = (format!("arguments_{index}"), tool.closed());
+        if self.lark.has(&rule) {
+            return rule;
+        }
+        let Some(parameters) = separate(tool, &closed) else { return self.lark.json(&rule, &closed) };
+        let space = "/[ \\t\\r\\n]{0,64}/";
+        let mut written = Vec::new();
+        for (number, (name, schema, is_required)) in parameters.into_iter().enumerate() {
+            let value = self.lark.json(&format!("argument_{index}_{number}"), &schema);
+            let key = self.lark.text(&Json::from(name).to_string());
+            written.push((format!("{key} {space} \":\" {space} {value}"), is_required));
+        }
+        let all = self.lark.any_order(&format!("all_{index}"), written, &format!("{space} \",\" {space}"));
+        self.lark.rule(&rule, format!("\"{{\" {space} {all} {space} \"}}\""))
     }
 
     fn literal(
@@ -492,6 +531,23 @@ impl Writer<'_> {
         let any = format!("{text} | {number} | literal_bool | literal_null | literal_list | literal_object");
         self.lark.rule("literal", any)
     }
+}
+
+/// The parameters of a tool with their schemas, if `closed`, its schema, demands no more than these. `None` too for a few
+/// parameters' references to large definitions, of which each would get a copy.
+fn separate<'a>(tool: &'a Tool, closed: &Json) -> Option<Vec<(&'a str, Json, bool)>> {
+    let root = Root::of(tool);
+    let is_closed = closed.get("additionalProperties") == Some(&Json::Bool(false));
+    if !is_closed || root.further().is_some() || tool.properties().count() < 2 {
+        return None;
+    }
+    let mut room = 2 * closed.to_string().len() + (1 << 12);
+    let alone = tool.properties().map(|(name, schema, is_required)| {
+        let schema = root.alone(name, schema).ok()?;
+        room = room.checked_sub(schema.to_string().len())?;
+        Some((name, schema, is_required))
+    });
+    alone.collect()
 }
 
 /// The texts of `values` in tags; `None` if one of them would be read as another.

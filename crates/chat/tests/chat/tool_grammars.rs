@@ -1,6 +1,8 @@
 //! Grammars of tool calls. `tools/checks/tool_grammars.py` compiles them with llguidance.
 
-use chat::{Choice, Grammar, Segment, Specials, Template, ToolFormat, Tools, ToolsError, Trigger};
+use chat::{
+    Choice, Grammar, OpeningPlace, Segment, Specials, Template, ToolFormat, Tools, ToolsError, Trigger,
+};
 use serde_json::{Value as Json, json};
 
 use crate::tool_calls::{goldens, prompt_of};
@@ -25,7 +27,7 @@ fn a_grammar_begins_at_its_trigger() {
         call_0: call_0_0\n";
     let triggers = vec![Trigger {
         segments: vec![Segment::Token { id: 7, text: "<tool_call>".into() }],
-        at_start: false,
+        place: OpeningPlace::Content,
     }];
     assert_eq!(auto, Grammar { triggers, lark: lark.into(), unenforced: Vec::new() });
     let required = hermes.grammar(&prompt_of(""), &time, &Choice::Required, false, None).expect("a grammar");
@@ -42,7 +44,8 @@ fn triggers_are_no_content() {
         let grammar = format(name, &[])
             .grammar(&prompt_of(prompt), &tools(), &Choice::Auto, true, None)
             .expect("a grammar");
-        grammar.triggers.into_iter().map(|trigger| (trigger.text(), trigger.at_start)).collect()
+        let triggers = grammar.triggers.into_iter();
+        triggers.map(|trigger| (trigger.text(), trigger.place == OpeningPlace::Start)).collect()
     };
     let owned =
         |list: &[(&str, bool)]| list.iter().map(|(text, at)| ((*text).to_owned(), *at)).collect::<Vec<_>>();
@@ -165,9 +168,11 @@ fn every_format_has_grammars() {
                     let grammar =
                         format(name, &tokens).grammar(&prompt_of(prompt), &tools, &choice, parallel, None);
                     let grammar = grammar.expect("a grammar");
-                    let triggers =
-                        grammar.triggers.iter().map(|trigger| json!([trigger.text(), trigger.at_start]));
-                    let triggers: Json = triggers.collect();
+                    let triggers: Json = grammar
+                        .triggers
+                        .iter()
+                        .map(|trigger| json!([trigger.text(), trigger.place == OpeningPlace::Start]))
+                        .collect();
                     all.push(json!({
                         "file": file, "format": name, "calls": case[0], "answer": answer, "tokens": tokens,
                         "choice": format!("{choice:?}"), "parallel": parallel, "lark": grammar.lark, "triggers": triggers,

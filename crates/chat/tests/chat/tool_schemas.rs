@@ -124,7 +124,7 @@ fn literals_have_their_types_and_values() {
         let tools = tool(&json!({ "type": "object", "properties": { "a": schema }, "required": ["a"] }));
         let lark = grammar(format, &tools.expect("tools")).expect("a grammar").lark;
         let line = |start: &str| lark.lines().find_map(|line| line.strip_prefix(start)).map(str::to_owned);
-        line("value_0_0: ").or_else(|| line("all_0_0: ")).expect("a value")
+        line("value_0_0: ").or_else(|| line("call_0_0: ")).expect("a value")
     };
     let nullable = json!({ "type": ["string", "null"] });
     let whole = json!({ "type": "integer" });

@@ -1,7 +1,7 @@
 //! Grammars of a part of an answer: what follows reasoning, and tool calls.
 
 use engine::Processor;
-use engine::template::{Enclosed, Preamble, Segment, Trigger};
+use engine::template::{Enclosed, OpeningPlace, Preamble, Segment, Trigger};
 use grammar::{Grammar, Source};
 
 use crate::common::{Bench, Walk};
@@ -9,7 +9,7 @@ use crate::common::{Bench, Walk};
 /// Reasoning is between a special token and a text of several tokens.
 fn preamble() -> Preamble {
     let reasoning = Some(Enclosed { open: "[tool]", close: "bca" });
-    Preamble { reasoning, headers: vec!["x1x"], ends: vec!["xx"] }
+    Preamble { reasoning, headers: vec!["x1x"], ends: vec!["xx"], ..Preamble::default() }
 }
 
 fn id(bench: &Bench, text: &str) -> u32 {
@@ -93,7 +93,7 @@ fn calls(bench: &Bench, once: bool) -> Grammar {
     let segments = vec![Segment::Token { id: tool, text: "[tool]".into() }];
     let reasoning = Some(Enclosed { open: "1", close: "2" });
     let preamble = Preamble { reasoning, ..Preamble::default() };
-    let trigger = Trigger { segments, at_start: false };
+    let trigger = Trigger { segments, place: OpeningPlace::Content };
     bench.compile(&lark).expect("a grammar").at_triggers(&[trigger], &preamble, once).expect("it begins so")
 }
 
@@ -141,7 +141,7 @@ fn one_call_is_not_followed_by_another() {
 #[test]
 fn a_trigger_must_begin_the_grammar() {
     let bench = Bench::new("made-bpe-gpt-2");
-    let trigger = Trigger { segments: vec![Segment::Text("b".into())], at_start: false };
+    let trigger = Trigger { segments: vec![Segment::Text("b".into())], place: OpeningPlace::Content };
     let grammar = bench.compile(&Source::Regex("a".into())).expect("a grammar");
     let error = grammar.at_triggers(&[trigger], &Preamble::default(), false).expect_err("it begins with a");
     assert_eq!(
