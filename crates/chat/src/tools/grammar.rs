@@ -111,7 +111,7 @@ impl ToolFormat {
                     let thought = writer.thought(marks);
                     let after = or_reply(writer.sections(&full, &tools, parallel));
                     let mut reasoned = vec![format!("{thought} {after}")];
-                    reasoned.extend(writer.thoughts_with_calls(&tools, parallel));
+                    reasoned.extend(writer.thought_with_calls(&tools, parallel));
                     if prompt.ends_with(marks.open) {
                         reasoned
                     } else {
@@ -274,15 +274,12 @@ impl Writer<'_> {
         format!("{text} /[ \\t\\r\\n]{{0,8}}/ {header}")
     }
 
-    /// Reasoning that has begun and ends with calls instead of its mark.
-    fn thoughts_with_calls(&mut self, tools: &[&Tool], parallel: bool) -> Vec<String> {
-        let opens = self.format.opens.iter().enumerate().filter(|(_, open)| !open.at_start);
-        let thought = |(number, open): (usize, &'static Open)| {
-            let text = self.lark.unquoted_until(&format!("thought_{number}"), open.mark);
-            let calls = self.sections(&Begin { open, text: "", at_start: false }, tools, parallel);
-            format!("{text} {calls}")
-        };
-        opens.map(thought).collect()
+    /// Reasoning that has begun and ends with calls instead of its mark; `None` if calls have no mark of their own.
+    fn thought_with_calls(&mut self, tools: &[&Tool], parallel: bool) -> Option<String> {
+        let open = self.format.opens.iter().find(|open| !open.at_start)?;
+        let text = self.lark.unquoted_until("thought_with_calls", open.mark);
+        let calls = self.sections(&Begin { open, text: "", at_start: false }, tools, parallel);
+        Some(format!("{text} {calls}"))
     }
 
     fn element(&mut self, element: &Element, tool: &Tool, index: usize) -> String {

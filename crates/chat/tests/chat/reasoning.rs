@@ -57,6 +57,8 @@ const CASES: &[Case] = &[
     // The prompt has opened it, or opened and closed.
     (THINK, Some(true), "Hm.</think>4", "Hm.", "4"),
     (THINK, Some(true), "Hm.\n", "Hm.", ""),
+    // It is written twice.
+    (THINK, Some(true), "<think>\nHm. <think></think>4", "Hm. <think>", "4"),
     (THINK, Some(false), "\n4", "", "4"),
     (
         HARMONY,
@@ -74,6 +76,26 @@ const CASES: &[Case] = &[
         "Wait.",
     ),
     (HARMONY, None, "plain", "", "plain"),
+    // Headers that nobody asked for: a type, an unknown channel, a tool that there is not, a recipient before the channel, a role.
+    (HARMONY, None, "<|channel|>final <|constrain|>json<|message|>{\"a\": 1}<|return|>", "", "{\"a\": 1}"),
+    (
+        HARMONY,
+        None,
+        "<|channel|>comment?<|message|>Wait. <|end|><|start|>assistant<|channel|>final<|message|>4",
+        "",
+        "Wait. 4",
+    ),
+    (HARMONY, None, "<|channel|>commentary to=container.exec code<|message|>ls<|call|>", "", "ls"),
+    (
+        HARMONY,
+        None,
+        "<|channel|>analysis<|message|>Hm<|end|><|start|>assistant to=python<|channel|>commentary code<|message|>1+1<|call|>",
+        "Hm",
+        "1+1",
+    ),
+    (HARMONY, None, "<|channel|>analysis to=python code<|message|>1+1<|call|>", "1+1<|call|>", ""),
+    (HARMONY, None, "<|start|>assistant<|message|>4", "", "4"),
+    (HARMONY, None, "<|channel|>analysis<|message|>Hm<|channel|>final<|message|>4", "Hm", "4"),
     (GEMMA, None, "<|channel>thought\nHm.<channel|>4", "Hm.", "4"),
     (COMPOSED, None, "Hm.<|close|>think<|sep|><|open|>response<|sep|>4<|close|>response<|sep|>", "Hm.", "4"),
     (MISTRAL, None, "[THINK]Hm.[/THINK]4", "Hm.", "4"),

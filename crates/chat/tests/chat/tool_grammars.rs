@@ -107,7 +107,7 @@ fn special(text: &str) -> Vec<String> {
 
 const THINK: &str = "{{ tools | tojson }}{% for m in messages %}<think>{{ m.reasoning_content }}</think>{{ m.content }}\
     {% for c in m.tool_calls %}<tool_call>{{ c.function | tojson }}</tool_call>{% endfor %}{% endfor %}";
-const HARMONY: &str = "{{ tools | tojson }}{% for m in messages %}<|start|>{{ m.role }}{% for c in m.tool_calls %}<|channel|>\
+pub(crate) const HARMONY: &str = "{{ tools | tojson }}{% for m in messages %}<|start|>{{ m.role }}{% for c in m.tool_calls %}<|channel|>\
     commentary to=functions.{{ c.function.name }} <|constrain|>json<|message|>{{ c.function.arguments | tojson }}<|call|>\
     {% else %}{{ '<|channel|>analysis<|message|>' if m.role == 'assistant' }}{{ m.content }}<|end|>{% endfor %}{% endfor %}\
     {% if add_generation_prompt %}<|start|>assistant{% endif %}";

@@ -96,6 +96,14 @@ impl Walk {
         }
     }
 
+    /// Appends `text` in the longest tokens.
+    pub(crate) fn push_text(&mut self, vocabulary: &Vocabulary, text: &str) {
+        for id in vocabulary.tokenize(text.as_bytes()).expect("tokens") {
+            self.allowed();
+            self.push(id, true);
+        }
+    }
+
     pub(crate) fn failure(&self) -> Option<String> {
         self.constraint.failure()
     }
@@ -138,7 +146,11 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn new(name: &str) -> Bench {
-        let tokenizer = Arc::new(tokenizer(name));
+        Bench::with(tokenizer(name))
+    }
+
+    pub(crate) fn with(tokenizer: Tokenizer) -> Bench {
+        let tokenizer = Arc::new(tokenizer);
         let vocabulary = Arc::new(Vocabulary::new(&tokenizer).expect("it ends texts"));
         Bench { compiler: Compiler::new(vocabulary.clone()), vocabulary, tokenizer }
     }

@@ -1,5 +1,6 @@
 //! Grammars of every kind, on every kind of vocabulary.
 
+mod calls;
 mod common;
 mod compiling;
 mod gates;
