@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json};
 use crate::message::Message;
 use crate::prompt::{self, Segment, TurnEnd};
 use crate::reasoning::Format;
-use crate::tools::{self, Missing};
+use crate::tools;
 
 /// The time limit of a sample. Results are kept: they must not depend on the time of one caller.
 pub(crate) const SAMPLE_TIME: Duration = Duration::from_secs(2);
@@ -17,7 +17,8 @@ pub(crate) struct Capabilities {
     pub(crate) reasoning: Option<&'static Format>,
     pub(crate) switches_reasoning: bool,
     pub(crate) turn_end: Option<TurnEnd>,
-    pub(crate) tools: Result<&'static tools::format::Format, Missing>,
+    /// How it writes calls of tools; `None` if it writes no tools.
+    pub(crate) tools: Option<&'static tools::format::Format>,
 }
 
 impl Capabilities {

@@ -37,16 +37,6 @@ pub enum Error {
         "the chat template leaves out the system message: remove it, or use a prompt without the template"
     )]
     SystemLeftOut,
-    #[error(
-        "the chat template shows no known format of tool calls, so that its model cannot be given tools: leave them out, or \
-         use a model with a template for tools"
-    )]
-    NoToolCalls,
-    #[error(
-        "the chat template leaves out the tools, so that its model does not know them: describe them in a message and give \
-         none, or use a model with a template for tools"
-    )]
-    ToolsLeftOut,
     #[error(transparent)]
     Tools(#[from] crate::ToolsError),
     #[error("cannot build the search for special tokens: {0}")]

@@ -17,6 +17,7 @@ mod filters;
 mod format;
 mod function;
 mod guard;
+mod history;
 mod jinja;
 mod json;
 mod limits;

@@ -5,6 +5,7 @@ use minijinja::Value;
 use minijinja::value::Serde;
 use serde_json::{Map, Value as Json, json};
 
+use crate::history;
 use crate::json::tojson;
 use crate::marks::is_quoted;
 use crate::message::{Content, ContentPart, Message, ToolCall};
@@ -130,18 +131,13 @@ impl Shape {
 
     fn call(&self, call: &ToolCall) -> Json {
         let mut call = ToolCall { id: self.id(call.id.as_deref()), ..call.clone() };
-        let arguments = &mut call.function.arguments;
-        match arguments.as_str() {
+        match call.function.arguments.as_str() {
             None if self.arguments_are_text => {
-                let text = tojson(Value::from(Serde(&*arguments)), false, None, None, false);
-                *arguments = text.unwrap_or_else(|_| arguments.to_string()).into();
+                let arguments = &call.function.arguments;
+                let text = tojson(Value::from(Serde(arguments)), false, None, None, false);
+                call.function.arguments = text.unwrap_or_else(|_| arguments.to_string()).into();
             }
-            Some(text) if !self.arguments_are_text => {
-                // A text that is no object stays as it is.
-                if let Ok(object @ Json::Object(_)) = serde_json::from_str(text) {
-                    *arguments = object;
-                }
-            }
+            Some(_) if !self.arguments_are_text => call.function.arguments = history::arguments(&call),
             _ => {}
         }
         json!(call)

@@ -68,13 +68,13 @@ fn without_first(mut messages: Vec<Message>) -> Vec<Message> {
     messages
 }
 
-fn joined(messages: &[&Message]) -> Content {
+pub(crate) fn joined(messages: &[&Message]) -> Content {
     let is_parts = |message: &&Message| matches!(message.content, Content::Parts(_));
     if messages.iter().any(is_parts) {
         return Content::Parts(messages.iter().flat_map(|message| parts(message)).collect());
     }
-    let texts: Vec<_> = messages.iter().map(|message| message.text()).collect();
-    Content::Text(texts.join("\n"))
+    let texts = messages.iter().map(|message| message.text()).filter(|text| !text.is_empty());
+    Content::Text(texts.collect::<Vec<_>>().join("\n"))
 }
 
 fn parts(message: &Message) -> Vec<ContentPart> {

@@ -12,12 +12,13 @@ use crate::answer::{AnswerParser, Callable};
 use crate::capabilities::{Capabilities, SAMPLE_TIME, reasoning_switch};
 use crate::delta::Calls;
 use crate::guard::{SpecialTokens, Strength};
+use crate::history::{self, CallForm, Has};
 use crate::limits::{MAX_TIME, RUN, Run};
 use crate::message::{Content, Message};
 use crate::parts::Preamble;
-use crate::prompt::{Segment, TurnEnd};
+use crate::prompt::{self, Segment, TurnEnd};
 use crate::shape::Shape;
-use crate::tools::{Choice, Grammar, ToolFormat, Tools, ToolsError};
+use crate::tools::{Choice, GENERIC, Grammar, ToolFormat, Tools, ToolsError};
 use crate::{Error, MAX_SOURCE_BYTES, MAX_WORK_BYTES, WORK_PER_BYTE, jinja, marks, system};
 
 /// Parts of the vocabulary that a template needs.
@@ -44,10 +45,13 @@ pub struct Options {
     pub variables: serde_json::Map<String, Json>,
     /// How long the rendering may take, with all its attempts.
     pub time: Duration,
+    /// Whether messages and tools may be written otherwise than the template does, which would leave out calls or tools, or reject
+    /// the conversation.
+    pub adapt: bool,
 }
 
 impl Default for Options {
-    /// A generation prompt, the current time, and a limit of ten seconds.
+    /// A generation prompt, the current time, a limit of ten seconds, and whatever adaptions are needed.
     fn default() -> Options {
         Options {
             add_generation_prompt: true,
@@ -55,6 +59,7 @@ impl Default for Options {
             tools: Vec::new(),
             variables: serde_json::Map::new(),
             time: MAX_TIME,
+            adapt: true,
         }
     }
 }
@@ -64,6 +69,9 @@ struct Source {
     environment: Environment<'static>,
     text: String,
     shape: OnceLock<Shape>,
+    /// How it takes answers with calls, by what they [have](history::Has).
+    call_forms: [OnceLock<CallForm>; Has::ALL],
+    writes_results: OnceLock<bool>,
 }
 
 impl Source {
@@ -71,7 +79,13 @@ impl Source {
         if text.len() > MAX_SOURCE_BYTES {
             return Err(Error::SourceTooLong { found: text.len() });
         }
-        Ok(Source { environment: jinja::compile(text)?, text: text.to_owned(), shape: OnceLock::new() })
+        Ok(Source {
+            environment: jinja::compile(text)?,
+            text: text.to_owned(),
+            shape: OnceLock::new(),
+            call_forms: Default::default(),
+            writes_results: OnceLock::new(),
+        })
     }
 }
 
@@ -136,12 +150,66 @@ impl Template {
     /// If the template rejects or drops system messages, the first ones become one, and later ones go into the message before
     /// them; if it knows none at all, that one is merged into the next user message, as in llama.cpp. Then messages of the user
     /// that follow each other are one, too. [`Prompt::merged_system`] says that a system message is in one of the user.
+    ///
+    /// Answers with calls get the form of which the template writes all calls: with their content in an answer of its own, with
+    /// one call each, or as text. If the template rejects the conversation, messages of one role that follow each other are one;
+    /// if it still does, calls without a result get one. Tools that the template does not write are in the system message.
     pub fn render(&self, messages: &[Message], options: &Options) -> Result<Prompt, Error> {
         let end = Instant::now() + options.time;
-        let prompt = |segments, merged_system| {
-            let tools = Tools::read(&options.tools).map(Arc::new);
-            Prompt { segments, merged_system, template: self.clone(), tools }
+        let forms = if options.adapt { &history::FORMS[..] } else { &history::FORMS[..1] };
+        let generic = options.adapt && !options.tools.is_empty() && self.capabilities().tools.is_none();
+        let (messages, without) = if generic {
+            let messages = history::with_tools_as_text(messages, &options.tools);
+            (messages, &Options { tools: Vec::new(), ..options.clone() })
+        } else if options.adapt {
+            (self.with_calls_lowered(messages, options), options)
+        } else {
+            (messages.to_vec(), options)
         };
+        let mut error = None;
+        for form in forms {
+            match self.render_system(&form(&messages), without, end) {
+                Ok((segments, merged_system)) => {
+                    let tools = Tools::read(&options.tools).map(Arc::new);
+                    return Ok(Prompt { segments, merged_system, template: self.clone(), tools });
+                }
+                // What the template says about the conversation as it is.
+                Err(why @ (Error::Raised { .. } | Error::Render { .. })) => error = error.or(Some(why)),
+                Err(why) => return Err(error.unwrap_or(why)),
+            }
+        }
+        Err(error.unwrap_or(Error::NoGuard))
+    }
+
+    /// `messages` with answers that call tools in the form that the template writes.
+    fn with_calls_lowered(&self, messages: &[Message], options: &Options) -> Vec<Message> {
+        let source = self.source_for(options);
+        let samples = Options {
+            add_generation_prompt: false,
+            tools: options.tools.clone(),
+            time: SAMPLE_TIME,
+            ..Options::default()
+        };
+        let render = |sample: &[Message]| {
+            let end = Instant::now() + SAMPLE_TIME;
+            let render =
+                |form: fn(&[Message]) -> Vec<Message>| self.render_exactly(&form(sample), &samples, end).ok();
+            let segments = history::FORMS.into_iter().find_map(render)?;
+            Some(prompt::text(&segments))
+        };
+        let form = |has: Has| *source.call_forms[has.index()].get_or_init(|| history::probe(has, render));
+        history::lowered(messages, form, || {
+            *source.writes_results.get_or_init(|| history::writes_results(render))
+        })
+    }
+
+    /// Renders these messages, if need be with the system messages in others, which it returns.
+    fn render_system(
+        &self,
+        messages: &[Message],
+        options: &Options,
+        end: Instant,
+    ) -> Result<(Vec<Segment>, bool), Error> {
         let rendered = self.render_exactly(messages, options, end);
         let writes_system = |form: system::Form| {
             let render = |marked: &[Message]| self.render_exactly(&form(marked), options, end).ok();
@@ -153,7 +221,7 @@ impl Template {
             Err(error) => !matches!(error, Error::Raised { .. } | Error::Render { .. }),
         };
         if is_final {
-            return Ok(prompt(rendered?, false));
+            return Ok((rendered?, false));
         }
         let mut error = rendered.err();
         let mut is_left_out = error.is_none();
@@ -161,7 +229,7 @@ impl Template {
             let formed = form(messages);
             match self.render_exactly(&formed, options, end) {
                 Ok(segments) if writes_system(form) => {
-                    return Ok(prompt(segments, system::are_moved(messages, &formed)));
+                    return Ok((segments, system::are_moved(messages, &formed)));
                 }
                 Ok(_) => is_left_out = true,
                 Err(why) => error = error.or(Some(why)),
@@ -177,7 +245,7 @@ impl Template {
         options: &Options,
         end: Instant,
     ) -> Result<Vec<Segment>, Error> {
-        let source = self.0.tool_use.as_ref().filter(|_| !options.tools.is_empty()).unwrap_or(&self.0.main);
+        let source = self.source_for(options);
         let shape = self.shape(source, messages, options);
         if !messages.iter().any(has_parts) {
             return self.render_json(source, shape.json(messages, true), options, end);
@@ -187,6 +255,10 @@ impl Template {
             |marked: &[Message]| self.render_json(source, shape.json(marked, false), options, end).ok();
         let knows_parts = marks::are_written(messages, has_parts, render);
         self.render_json(source, shape.json(messages, !knows_parts), options, end)
+    }
+
+    fn source_for(&self, options: &Options) -> &Source {
+        self.0.tool_use.as_ref().filter(|_| !options.tools.is_empty()).unwrap_or(&self.0.main)
     }
 
     /// The form of messages for `source`. Samples are rendered only if it could matter.
@@ -267,10 +339,10 @@ impl Template {
         }
     }
 
-    /// How the model writes tool calls. Fails if no format is known for the template, or the template leaves out the tools.
-    pub fn tool_format(&self) -> Result<ToolFormat, Error> {
+    /// How the model writes tool calls: a [generic](ToolFormat::is_generic) format if the template writes no tools, or no known calls.
+    pub fn tool_format(&self) -> ToolFormat {
         let Capabilities { tools, reasoning, .. } = *self.capabilities();
-        Ok(ToolFormat { format: tools?, reasoning, special: self.0.special.tokens.clone() })
+        ToolFormat { format: tools.unwrap_or(&GENERIC), reasoning, special: self.0.special.tokens.clone() }
     }
 
     /// Whether the template marks reasoning in answers.
@@ -293,14 +365,9 @@ impl Template {
             let sources = [Some(&self.0.main), self.0.tool_use.as_ref()];
             let sources: Vec<&str> = sources.into_iter().flatten().map(|source| &*source.text).collect();
             Capabilities::probe(&sources, |messages, tools, variables, add_generation_prompt| {
-                let options = Options {
-                    add_generation_prompt,
-                    tools,
-                    variables,
-                    time: SAMPLE_TIME,
-                    ..Options::default()
-                };
-                self.render(messages, &options).ok().map(|prompt| prompt.segments)
+                let options = Options { add_generation_prompt, tools, variables, ..Options::default() };
+                let end = Instant::now() + SAMPLE_TIME;
+                self.render_system(messages, &options, end).ok().map(|(segments, _)| segments)
             })
         })
     }
@@ -342,9 +409,8 @@ impl Prompt {
         self.template.turn_end()
     }
 
-    /// The tools that the answer may call. Fails if they are invalid, or if the model cannot be given any.
+    /// The tools that the answer may call. Fails if they are invalid.
     pub fn tools(&self) -> Result<&Arc<Tools>, Error> {
-        self.template.capabilities().tools?;
         self.tools.as_ref().map_err(|error| error.clone().into())
     }
 
@@ -369,7 +435,7 @@ impl Prompt {
         AnswerParser::new(reasoning, callable, &self.template.0.special.tokens, &self.to_string())
     }
 
-    /// The same as [`ToolFormat::grammar`]. Fails also if the model cannot be given tools.
+    /// The same as [`ToolFormat::grammar`].
     pub fn grammar(
         &self,
         tools: &Tools,
@@ -377,14 +443,13 @@ impl Prompt {
         parallel: bool,
         reply: Option<&str>,
     ) -> Result<Grammar, ToolsError> {
-        let format = self.template.tool_format().map_err(|_| ToolsError::None)?;
-        format.grammar(self, tools, choice, parallel, reply)
+        self.template.tool_format().grammar(self, tools, choice, parallel, reply)
     }
 
     /// The format of calls, if the answer may have some.
-    fn tool_format(&self) -> Option<ToolFormat> {
+    pub fn tool_format(&self) -> Option<ToolFormat> {
         let has_tools = self.tools.as_ref().is_ok_and(|tools| !tools.is_empty());
-        has_tools.then(|| self.template.tool_format().ok())?
+        has_tools.then(|| self.template.tool_format())
     }
 }
 

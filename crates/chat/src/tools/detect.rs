@@ -7,7 +7,6 @@ use serde_json::{Value as Json, json};
 use super::format::Format;
 use super::formats::FORMATS;
 use super::schema::Tools;
-use crate::Error;
 use crate::answer::{AnswerParser, Callable};
 use crate::delta::{Answer, Calls};
 use crate::message::Message;
@@ -16,25 +15,14 @@ use crate::reasoning;
 /// The tool of a sample.
 const NAME: &str = "count_hedgehogs";
 
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Missing {
-    Format,
-    Tools,
-}
-
-impl From<Missing> for Error {
-    fn from(missing: Missing) -> Error {
-        if let Missing::Format = missing { Error::NoToolCalls } else { Error::ToolsLeftOut }
-    }
-}
-
 /// The format in which the template's rendering of a call reads as that call, or else the first one whose texts it contains.
-/// `sources` are its texts; `render` renders messages and tools with the prompt for an answer or without.
+/// `None` without one, or if the template leaves out the tools. `sources` are its texts; `render` renders messages and tools with
+/// the prompt for an answer or without.
 pub(crate) fn detect(
     sources: &[&str],
     reasoning: Option<&'static reasoning::Format>,
     render: impl Fn(&[Message], Vec<Json>, bool) -> Option<String>,
-) -> Result<&'static Format, Missing> {
+) -> Option<&'static Format> {
     let parameters = json!({
         "type": "object",
         "properties": { "place": { "type": "string" }, "year": { "type": "integer" } },
@@ -42,14 +30,12 @@ pub(crate) fn detect(
     });
     let function = json!({ "name": NAME, "description": "Counts.", "parameters": parameters });
     let tool = json!({ "type": "function", "function": function });
-    let tools = Arc::new(Tools::read(std::slice::from_ref(&tool)).map_err(|_| Missing::Format)?);
+    let tools = Arc::new(Tools::read(std::slice::from_ref(&tool)).ok()?);
     let user = Message::new("user", "q");
     let arguments = json!({ "place": "Bath", "year": 1999 });
     let call = json!({ "id": "abcdef123", "type": "function", "function": { "name": NAME, "arguments": arguments } });
-    let called = Message {
-        tool_calls: vec![serde_json::from_value(call).map_err(|_| Missing::Format)?],
-        ..Message::new("assistant", "")
-    };
+    let called =
+        Message { tool_calls: vec![serde_json::from_value(call).ok()?], ..Message::new("assistant", "") };
 
     let prompt = render(std::slice::from_ref(&user), vec![tool.clone()], true).unwrap_or_default();
     let sample = render(&[user, called], vec![tool], false).unwrap_or_default();
@@ -79,7 +65,6 @@ pub(crate) fn detect(
         };
         FORMATS.iter().find(is_known)
     };
-    let format = format.ok_or(Missing::Format)?;
     // A template may write calls, but not the tools that its model can call.
-    if prompt.contains(NAME) { Ok(format) } else { Err(Missing::Tools) }
+    format.filter(|_| prompt.contains(NAME))
 }

@@ -76,6 +76,18 @@ const GIGACHAT_3_1: Format = Format {
     call: &[Object(KEYS)], ..Format::USUAL
 };
 
+/// A line of JSON for each call, where an answer begins: for models whose templates write no tools.
+pub(crate) static GENERIC: Format = Format {
+    name: "generic",
+    opens: &[Open { mark: "{", at_start: true, is_part: true, then: 0 }],
+    call: &[Object(KEYS)], separator: Some("\n"), ..Format::USUAL
+};
+
+/// All formats.
+pub(crate) fn all() -> impl Iterator<Item = &'static Format> {
+    FORMATS.iter().chain([&GENERIC])
+}
+
 /// Where a template shows no calls, the first format whose texts it contains is used.
 pub(crate) static FORMATS: &[Format] = &[
     // gpt-oss. <https://cookbook.openai.com/articles/openai-harmony>.

@@ -19,8 +19,10 @@ mod values;
 
 use std::sync::Arc;
 
-pub(crate) use detect::{Missing, detect};
+pub(crate) use detect::detect;
+pub(crate) use formats::GENERIC;
 pub use grammar::{Choice, Grammar, Trigger};
+pub(crate) use scanner::completed_object;
 pub use schema::{Tool, Tools, ToolsError};
 pub use values::{Unenforced, is_annotation};
 
@@ -41,13 +43,18 @@ pub struct ToolFormat {
 impl ToolFormat {
     /// The format called `name`, for answers without reasoning, of a model with these special tokens.
     pub fn named(name: &str, special: &[(u32, String)]) -> Option<ToolFormat> {
-        let format = formats::FORMATS.iter().find(|format| format.name == name)?;
+        let format = formats::all().find(|format| format.name == name)?;
         Some(ToolFormat { format, reasoning: None, special: special.into() })
     }
 
     /// The names of all formats.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        formats::FORMATS.iter().map(|format| format.name)
+        formats::all().map(|format| format.name)
+    }
+
+    /// Whether it is that of models whose template writes no tools: these stand in a text.
+    pub fn is_generic(&self) -> bool {
+        std::ptr::eq(self.format, &GENERIC)
     }
 
     /// Its name, such as `hermes`.

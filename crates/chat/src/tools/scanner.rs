@@ -1,5 +1,7 @@
 //! Checks JSON character by character: the arguments of a call are passed on while they are generated.
 
+use serde_json::Value as Json;
+
 /// Deepest nesting. That of `serde_json`, which reads arguments again.
 pub(crate) const MAX_DEPTH: usize = 127;
 
@@ -98,6 +100,19 @@ impl Scanner {
         Ok(())
     }
 
+    /// The text that ends all that is open here; `None` within a key, an escape or where a value must follow.
+    fn closing(&self) -> Option<String> {
+        let end = match self.state {
+            State::Text if !self.in_key && !self.high => "\"",
+            State::Number(number) if number.may_end() => "",
+            State::Word(rest) => rest,
+            State::After | State::FirstItem | State::FirstKey => "",
+            _ => return None,
+        };
+        let brackets = self.open.iter().rev().map(|is_object| if *is_object { '}' } else { ']' });
+        Some(end.chars().chain(brackets).collect())
+    }
+
     fn after(&self) -> State {
         if self.open.is_empty() { State::Done } else { State::After }
     }
@@ -171,6 +186,21 @@ impl Scanner {
         self.in_key = false;
         Ok(state)
     }
+}
+
+/// The object of which `text` is the beginning, as far as it goes; `None` if it begins none.
+pub(crate) fn completed_object(text: &str) -> Option<Json> {
+    let (mut scanner, mut whole) = (Scanner::new(), None);
+    for (at, c) in text.char_indices() {
+        if scanner.push(c).is_err() || scanner.is_done() {
+            break;
+        }
+        if let Some(closing) = scanner.closing() {
+            whole = Some((at + c.len_utf8(), closing));
+        }
+    }
+    let (end, closing) = whole?;
+    serde_json::from_str(&(text[..end].to_owned() + &closing)).ok().filter(Json::is_object)
 }
 
 impl Number {

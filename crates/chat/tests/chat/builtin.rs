@@ -22,7 +22,8 @@ fn built_in_templates_are_those_of_llama_cpp() {
         let messages = &conversations[*conversation];
         let source = builtin(name).expect("there is one");
         let template = Template::new(&source, Specials::default()).expect(name);
-        let options = Options { add_generation_prompt: *add_generation_prompt, ..Options::default() };
+        let options =
+            Options { add_generation_prompt: *add_generation_prompt, adapt: false, ..Options::default() };
         let prompt = template.render(messages, &options).expect("a prompt");
         // llama.cpp's leave out some system messages without a word.
         let has_all = |text: &str| messages.iter().all(|message| text.contains(message.text().trim()));

@@ -42,6 +42,7 @@ fn check(expected: &Path, folder: &Path) {
                 now: "2024-07-26T09:05:03[UTC]".parse().expect("a time"),
                 tools: conversation.tools.clone(),
                 variables: conversation.variables.clone(),
+                adapt: false,
                 ..Options::default()
             };
             let (found, expected) = (template.render(&conversation.messages, &options), &case[2]);

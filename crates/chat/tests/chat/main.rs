@@ -5,6 +5,7 @@ mod builtin;
 mod cut_answers;
 mod fuzzed;
 mod goldens;
+mod histories;
 mod limits;
 mod marks;
 mod messages;

@@ -68,9 +68,17 @@ fn arguments_are_what_the_template_expects() {
         let prompt = render(&text, &messages, &Options::default());
         assert_eq!(prompt.to_string(), "q({\"b\": 1.5, \"a\": [\"é\", null]})");
     }
-    // A text that is no JSON stays a text.
-    let prompt = render(&object, &messages(json!([call(json!("{\"a"))])), &Options::default());
-    assert_eq!(prompt.to_string(), "\"{\\\"a\"");
+    // Arguments that were cut are an object as far as they go.
+    for (cut, whole) in [
+        ("{\"a", "{}"),
+        ("{\"a\": [1, \"b", "{\"a\": [1, \"b\"]}"),
+        ("no", "{}"),
+        ("{\"a\": tr", "{\"a\": true}"),
+    ] {
+        let prompt =
+            render(&object, &messages(json!([{"role": "user"}, call(json!(cut))])), &Options::default());
+        assert_eq!(prompt.to_string(), whole, "{cut}");
+    }
 }
 
 /// Mistral's templates refuse ids that are not of nine letters and digits, such as OpenAI's, which clients send back.
@@ -123,7 +131,7 @@ fn special_tokens_come_from_no_tool() {
     ]));
     let tools =
         vec![json!({"type": "function", "function": {"name": evil, "description": evil, evil: evil}})];
-    let prompt = render(source, &messages, &Options { tools, ..Options::default() });
+    let prompt = render(source, &messages, &Options { tools, adapt: false, ..Options::default() });
     let ids: Vec<u32> = prompt
         .segments()
         .iter()
@@ -144,7 +152,7 @@ fn a_file_may_have_a_template_for_tools() {
     metadata.insert("tokenizer.chat_template.rag", Value::String("rag".into()));
     let template = Template::from_metadata(&metadata, specials()).expect("good").expect("there is one");
     let messages = [Message::new("user", "a")];
-    let with = Options { tools: vec![json!({"x": 7})], ..Options::default() };
+    let with = Options { tools: vec![json!({"x": 7})], adapt: false, ..Options::default() };
     assert_eq!(template.render(&messages, &Options::default()).expect("a prompt").to_string(), "plain a");
     assert_eq!(template.render(&messages, &with).expect("a prompt").to_string(), "tools 7");
     let named =

@@ -63,7 +63,7 @@ fn several_and_late_system_messages_are_merged_too() {
 #[test]
 fn a_system_text_is_not_lost_with_a_result_that_is_left_out() {
     let messages = [("system", "a"), ("user", "b"), ("assistant", "c"), ("tool", "d"), ("system", "e")];
-    let said = "<s><|user|>\na\nb<|end|>\n<|assistant|>\nc<|end|>\n<|user|>\ne<|end|>\n<|assistant|>\n";
+    let said = "<s><|user|>\na\nb<|end|>\n<|assistant|>\nc<|end|>\n<|user|>\nResult of a tool:\nd\ne<|end|>\n<|assistant|>\n";
     assert_eq!(render(SILENT, &messages).expect("a prompt").to_string(), said);
     let raises = SILENT.replace(
         "{% if m['role'] == 'user' %}",
@@ -93,7 +93,7 @@ fn a_system_text_is_never_dropped() {
     let found = render("nothing of it", &[("system", "Be brief."), ("user", "Hello")]);
     assert!(matches!(found, Err(Error::SystemLeftOut)), "{found:?}");
     // The template's own words where it refuses the conversation for another reason.
-    let found = render(ALTERNATING, &[("system", "a"), ("assistant", "b"), ("assistant", "c")]);
+    let found = render(ALTERNATING, &[("system", "a"), ("user", "b"), ("critic", "c")]);
     assert!(matches!(&found, Err(Error::Raised { .. })), "{found:?}");
 }
 
@@ -139,7 +139,6 @@ fn messages_of_the_user_are_one_where_system_messages_are_merged() {
     let messages = [("system", "a"), ("system", "b"), ("user", "c"), ("user", "d"), ("assistant", "e")];
     let prompt = render(ALTERNATING, &messages).expect("a prompt");
     assert_eq!(prompt.to_string(), "<s>[INST] a\nb\nc\nd [/INST]e</s>");
-    // Without system messages, the template has the last word.
-    let found = render(ALTERNATING, &messages[2..]);
-    assert!(matches!(&found, Err(Error::Raised { .. })), "{found:?}");
+    let prompt = render(ALTERNATING, &messages[2..]).expect("a prompt");
+    assert_eq!(prompt.to_string(), "<s>[INST] c\nd [/INST]e</s>");
 }

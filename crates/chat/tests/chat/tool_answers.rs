@@ -364,7 +364,7 @@ const THINK: &str = "{{ tools | tojson }}{% for m in messages %}[{{ m.role }}]<t
 #[test]
 fn reasoning_precedes_calls() {
     let template = Template::new(THINK, Specials::default()).expect("a template");
-    let format = template.tool_format().expect("a format");
+    let format = template.tool_format();
     assert_eq!(format.name(), "hermes");
     let call = "<tool_call>{\"name\": \"get_time\", \"arguments\": {}}</tool_call>";
     for (prompt, answer) in [
@@ -382,7 +382,7 @@ fn reasoning_precedes_calls() {
 #[test]
 fn a_call_ends_open_reasoning() {
     let template = Template::new(THINK, Specials::default()).expect("a template");
-    let format = template.tool_format().expect("a format");
+    let format = template.tool_format();
     let call = "<tool_call>\n{\"name\": \"get_time\", \"arguments\": {}}\n</tool_call>";
     let cut = &call[..call.len() - 15];
     let one = json!([["get_time", {}]]);
@@ -414,7 +414,7 @@ fn a_call_ends_open_reasoning() {
 #[test]
 fn no_header_of_harmony_is_content() {
     let template = Template::new(HARMONY, Specials::default()).expect("a template");
-    let format = template.tool_format().expect("a format");
+    let format = template.tool_format();
     let unknown = "<|channel|>commentary to=functions.no <|constrain|>json<|message|>{\"a\": 1}<|call|>";
     let broken = unknown.replace("functions.no", "functions.get_time").replace("1}", "1]");
     for (answer, content) in [(unknown, "{\"a\": 1}"), (&*broken, "{\"a\": 1]")] {

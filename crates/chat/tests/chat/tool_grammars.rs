@@ -183,7 +183,7 @@ fn every_format_has_grammars() {
     }
     all.extend(THOUGHT.iter().map(|(source, prompt, answer)| {
         let template = Template::new(source, Specials::default()).expect("a template");
-        let format = template.tool_format().expect("a format");
+        let format = template.tool_format();
         let grammar =
             format.grammar(&prompt_of(prompt), &tools, &Choice::Required, true, None).expect("a grammar");
         json!({

@@ -172,7 +172,7 @@ const THINK: &str = "{{ tools | tojson }}{% for m in messages %}[{{ m.role }}]<t
     <parameter={{ k }}>\n{{ v }}\n</parameter>{% endfor %}\n</function>\n</tool_call>{% endfor %}{% endfor %}";
 
 fn format() -> ToolFormat {
-    Template::new(THINK, Specials::default()).expect("a template").tool_format().expect("a format")
+    Template::new(THINK, Specials::default()).expect("a template").tool_format()
 }
 
 /// Whether `text`, an answer in reasoning that the prompt has opened, is accepted.

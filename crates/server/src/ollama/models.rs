@@ -106,7 +106,7 @@ fn show_json(held: Option<&Held>, name: &str, started: i64, is_verbose: bool) ->
         Some(Held::Encoder(_)) => capabilities.push("embedding"),
         Some(Held::Generator(_)) => {
             capabilities.push("completion");
-            capabilities.extend(template.filter(|template| template.tool_format().is_ok()).map(|_| "tools"));
+            capabilities.extend(template.map(|_| "tools"));
             capabilities.extend(template.filter(|template| template.has_reasoning()).map(|_| "thinking"));
         }
     }
