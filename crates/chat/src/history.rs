@@ -221,8 +221,11 @@ pub(crate) fn arguments(call: &ToolCall) -> Json {
     }
 }
 
+/// A way to write a conversation.
+pub(crate) type Form = fn(&[Message]) -> Vec<Message>;
+
 /// Ways to write a conversation that a template refuses, each more different than the one before.
-pub(crate) const FORMS: [fn(&[Message]) -> Vec<Message>; 3] = [<[Message]>::to_vec, alternating, completed];
+pub(crate) const FORMS: [Form; 3] = [<[Message]>::to_vec, alternating, completed];
 
 /// Messages of one role that follow each other are one, and an answer that comes first follows an empty message of the user.
 fn alternating(messages: &[Message]) -> Vec<Message> {

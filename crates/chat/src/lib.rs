@@ -44,7 +44,9 @@ pub use message::{Content, ContentPart, FunctionCall, Message, ToolCall};
 pub use parts::{AnswerPart, Enclosed, Leads, Marks, Next, OpeningPlace, Preamble, Span};
 pub use prompt::{Segment, TurnEnd};
 pub use template::{Options, Prompt, Specials, Template};
-pub use tools::{Choice, Grammar, Tool, ToolFormat, Tools, ToolsError, Trigger, Unenforced, is_annotation};
+pub use tools::{
+    Choice, Grammar, Tool, ToolFormat, Tools, ToolsError, Trigger, Unenforced, is_annotation, plain_schema,
+};
 
 /// Maximum template length in bytes. The longest known templates have 20 kB.
 pub const MAX_SOURCE_BYTES: usize = 1 << 18;

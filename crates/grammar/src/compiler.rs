@@ -6,7 +6,10 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde_json::{Value, json};
+
 use crate::gate::Gates;
+use crate::schema::{self, SchemaError, SchemaProblem};
 use crate::source::Hash;
 use crate::vocabulary::Vocabulary;
 use crate::{Error, Grammar, Source};
@@ -78,6 +81,27 @@ impl Compiler {
         kept.push_back((hash, grammar.clone()));
         kept.drain(..kept.len().saturating_sub(self.options.kept));
         Ok(grammar)
+    }
+
+    /// `schema` without what cannot be enforced, and why that is. Blocks as [`Compiler::compile`].
+    pub fn relaxed(&self, schema: &Value) -> (Value, Vec<SchemaError>) {
+        let (mut schema, mut left_open) = schema::relaxed(schema);
+        let compiled = |schema: &Value| self.compile(&Source::JsonSchema(schema.to_string()));
+        if compiled(&schema).is_ok() {
+            return (schema, left_open);
+        }
+        let mut places = Vec::new();
+        schema::without_one_of(&mut schema, "", &mut places);
+        left_open.extend(places.into_iter().map(|pointer| {
+            let advice = "its alternatives may hold at once: they are those of `anyOf`";
+            SchemaError { pointer, problem: SchemaProblem::Refused { keyword: "oneOf".to_owned(), advice } }
+        }));
+        if let Err(error) = compiled(&schema) {
+            let problem = SchemaProblem::NotEnforced(error.to_string());
+            left_open.push(SchemaError { pointer: String::new(), problem });
+            schema = json!({});
+        }
+        (schema, left_open)
     }
 
     fn find(&self, hash: &Hash) -> Option<Grammar> {

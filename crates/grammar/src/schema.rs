@@ -9,6 +9,8 @@ mod keywords;
 mod one_of;
 mod pattern;
 mod pointer;
+mod relax;
+mod rewrite;
 mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +23,7 @@ use pointer::Pointer;
 
 pub(crate) use closed::closed;
 pub(crate) use pattern::check as check_regex;
+pub(crate) use relax::{relaxed, without_one_of};
 
 /// Maximum number of places that a schema may refer to: llguidance reads a definition within the one that refers to it, on the stack.
 const MAX_DEFINITIONS: usize = 1000;
@@ -81,6 +84,8 @@ pub enum SchemaProblem {
     Multiples,
     #[error("it accepts nothing")]
     Nothing,
+    #[error("it cannot be enforced: {0}")]
+    NotEnforced(String),
 }
 
 pub(crate) fn any_object() -> Value {
@@ -96,6 +101,7 @@ pub(crate) fn read(text: &str) -> Result<Value, SchemaError> {
 }
 
 pub(crate) fn normalized(root: &Value) -> Result<Value, SchemaError> {
+    let root = &chat::plain_schema(root.clone());
     let mut walk = Walk::new(root);
     let mut schema = walk.schema(root, &Pointer::root())?;
     let mut definitions = Map::new();
@@ -174,6 +180,26 @@ struct Walk<'a> {
     ending: BTreeSet<Pointer>,
 }
 
+impl SchemaProblem {
+    /// The keyword that it is about, if it is about one.
+    pub fn keyword(&self) -> Option<&str> {
+        match self {
+            SchemaProblem::Refused { keyword, .. }
+            | SchemaProblem::Value { keyword, .. }
+            | SchemaProblem::Pattern { keyword, .. } => Some(keyword),
+            SchemaProblem::Misspelt { found, .. } => Some(found),
+            SchemaProblem::Members { keyword, .. } => Some(keyword),
+            SchemaProblem::Reference { .. } => Some("$ref"),
+            SchemaProblem::Multiples => Some("multipleOf"),
+            SchemaProblem::NotJson(_)
+            | SchemaProblem::NoSchema { .. }
+            | SchemaProblem::Definitions
+            | SchemaProblem::Nothing
+            | SchemaProblem::NotEnforced(_) => None,
+        }
+    }
+}
+
 impl<'a> Walk<'a> {
     fn new(root: &'a Value) -> Walk<'a> {
         Walk {
@@ -196,6 +222,7 @@ impl<'a> Walk<'a> {
                 found => Err(at.error(SchemaProblem::NoSchema { found: pointer::brief(found) })),
             };
         };
+        let keywords = &*rewrite::keywords(keywords);
         let mut result = Map::new();
         for (name, value) in keywords {
             let at = at.child(name);

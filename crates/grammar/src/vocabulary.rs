@@ -20,6 +20,9 @@ const MAX_BYTES: usize = 4_000_000;
 /// Limits on what a grammar of a user may cost; llguidance's defaults, except that a request takes a tenth of the memory.
 const MAX_LEXER_STATES: usize = 20_000;
 
+/// Most items of a row of the Earley parser, such as the alternatives of a rule.
+const MAX_ITEMS: usize = 50_000;
+
 /// Why a vocabulary cannot be constrained.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages explain the variants")]
@@ -67,6 +70,8 @@ impl Vocabulary {
         factory.quiet();
         *factory.limits_mut() = ParserLimits {
             max_lexer_states: MAX_LEXER_STATES,
+            max_items_in_row: MAX_ITEMS,
+            step_max_items: 4 * MAX_ITEMS,
             verbose_errors: false,
             ..ParserLimits::default()
         };

@@ -38,16 +38,20 @@ pub struct Prepared {
 #[derive(Debug)]
 enum Constraint {
     /// The content, which follows reasoning unless the answer has begun.
-    Content { field: Field, source: Source, follows_reasoning: bool },
-    /// Tool calls among other text.
-    Calls { is_parallel: bool, strict: Vec<String> },
+    Content { field: Field, source: Source, relaxes: bool, follows_reasoning: bool },
+    /// Tool calls: among other text, demanded, or unless the answer is JSON of the schema `reply`.
+    Calls { choice: Choice, reply: Option<Source>, is_parallel: bool, strict: Vec<String> },
 }
+
+/// A compiled [`Constraint`], and the parts of schemas that it does not enforce.
+type Compiled = (grammar::Constraint, Vec<String>);
 
 impl Loaded {
     /// Renders and encodes the prompt of a request. May take a second.
     pub(crate) fn prepare(self: &Arc<Loaded>, request: Request) -> Result<Prepared> {
-        let Request { input, params, format, mut processors, tenant, prompt_logprobs, progress, is_eager } =
-            request;
+        let Request { input, params, format, relaxes_format, mut processors, tenant, .. } = request;
+        let Request { prompt_logprobs, progress, is_eager, .. } = request;
+        let format = format.map(|source| (source, relaxes_format));
         self.model().prepare(&params);
         let mut calls = Calls::Whole;
         let (tokens, rendered, constraint) = match input {
@@ -94,7 +98,7 @@ impl Loaded {
     fn render_and_encode(
         &self,
         mut conversation: Conversation,
-        format: Option<Source>,
+        format: Option<(Source, bool)>,
     ) -> Result<(Vec<u32>, Option<Prompt>, Option<Constraint>)> {
         self.check_bytes(conversation.bytes())?;
         let is_raw = match conversation.template {
@@ -238,37 +242,27 @@ fn complete_tools(tools: &mut [Json]) -> bool {
 fn constraint(
     prompt: &Prompt,
     conversation: &Conversation,
-    format: Option<Source>,
+    format: Option<(Source, bool)>,
     has_begun: bool,
 ) -> Result<Option<Constraint>> {
     let Conversation { parallel_tool_calls: is_parallel, strict_tools: strict, .. } = conversation;
     let Some(choice) = &conversation.tool_choice else {
         let (field, follows_reasoning) = (Field::Format, !has_begun);
-        return Ok(format.map(|source| Constraint::Content { field, source, follows_reasoning }));
+        let content = |(source, relaxes)| Constraint::Content { field, source, relaxes, follows_reasoning };
+        return Ok(format.map(content));
     };
-    let tools = prompt.tools().map_err(|error| match error {
-        chat::Error::Tools(error) => Error::invalid(Field::Tools, error.to_string()),
-        error => Error::unsupported(Field::Tools, error.to_string()),
-    })?;
-    let (field, reply) = match (choice, format) {
-        (Choice::Auto, None) => {
-            return Ok(Some(Constraint::Calls { is_parallel: *is_parallel, strict: strict.clone() }));
-        }
-        (Choice::Auto, Some(format)) => (Field::Format, Some(lark_reply(format)?)),
-        // Calls have no content.
-        _ => (Field::Tools, None),
-    };
-    let grammar = prompt.grammar(tools, choice, *is_parallel, reply.as_deref()).map_err(|error| {
-        let is_grammar = matches!(error, chat::ToolsError::Grammar);
-        Error::invalid(if is_grammar { Field::Tools } else { Field::ToolChoice }, error.to_string())
-    })?;
-    check_strict(&grammar, strict)?;
-    let source = Source::Lark(grammar.lark);
-    Ok(Some(Constraint::Content { field, source, follows_reasoning: false }))
+    prompt.tools().map_err(|error| Error::invalid(Field::Tools, error.to_string()))?;
+    // Calls that are demanded have no content.
+    let reply = format.filter(|_| *choice == Choice::Auto).map(|(source, _)| source);
+    if let Some(reply) = &reply {
+        lark_reply(reply)?;
+    }
+    let (choice, is_parallel, strict) = (choice.clone(), *is_parallel, strict.clone());
+    Ok(Some(Constraint::Calls { choice, reply, is_parallel, strict }))
 }
 
 /// The Lark expression of an answer that is no tool call.
-fn lark_reply(format: Source) -> Result<String> {
+fn lark_reply(format: &Source) -> Result<String> {
     match format {
         Source::JsonObject => Ok("%json {\"type\": \"object\"}".to_owned()),
         Source::JsonSchema(schema) => Ok(format!("%json {schema}")),
@@ -286,35 +280,64 @@ fn check_strict(grammar: &chat::Grammar, strict: &[String]) -> Result<()> {
 
 impl Constraint {
     /// The whole text is of this language.
-    fn whole(source: Source) -> Constraint {
-        Constraint::Content { field: Field::Format, source, follows_reasoning: false }
+    fn whole((source, relaxes): (Source, bool)) -> Constraint {
+        Constraint::Content { field: Field::Format, source, relaxes, follows_reasoning: false }
     }
 
     /// Compiles it. May take seconds.
-    fn compile(self, compiler: &Compiler, prompt: Option<&Prompt>) -> Result<Option<Box<dyn Processor>>> {
-        let constraint = match (self, prompt) {
-            (Constraint::Content { field, source, follows_reasoning }, prompt) => {
-                let grammar = compiler.compile(&source).map_err(|error| Error::grammar(field, error))?;
+    fn compile(self, compiler: &Compiler, prompt: Option<&Prompt>) -> Result<Option<Compiled>> {
+        match (self, prompt) {
+            (Constraint::Content { field, source, relaxes, follows_reasoning }, prompt) => {
+                let (grammar, left_open) = match (compiler.compile(&source), &source) {
+                    (Err(_), Source::JsonSchema(schema)) if relaxes => relaxed(compiler, schema)?,
+                    (compiled, _) => (compiled.map_err(|error| Error::grammar(field, error))?, Vec::new()),
+                };
                 let mut constraint = grammar.constraint();
                 if let Some(prompt) = prompt.filter(|_| follows_reasoning) {
                     constraint.expect(&prompt.preamble());
                 }
-                constraint
+                Ok(Some((constraint, left_open)))
             }
-            (Constraint::Calls { is_parallel, strict }, Some(prompt)) => {
-                compile_calls(compiler, prompt, is_parallel, &strict)?
+            (Constraint::Calls { choice, reply, is_parallel, strict }, Some(prompt)) => {
+                if let Some(reply) = &reply {
+                    compiler.compile(reply).map_err(|error| Error::grammar(Field::Format, error))?;
+                }
+                let reply = reply.as_ref().map(lark_reply).transpose()?;
+                let calls = CallCompiler {
+                    compiler,
+                    prompt,
+                    choice: &choice,
+                    reply: reply.as_deref(),
+                    is_parallel,
+                    strict: &strict,
+                };
+                calls.compile().map(Some)
             }
             // Only a template can give tools to a model.
-            (Constraint::Calls { .. }, None) => return Ok(None),
-        };
-        Ok(Some(Box::new(constraint)))
+            (Constraint::Calls { .. }, None) => Ok(None),
+        }
     }
+}
+
+/// The grammar of a response format without what cannot be enforced.
+fn relaxed(compiler: &Compiler, schema: &str) -> Result<(grammar::Grammar, Vec<String>)> {
+    let failed = |error| Error::grammar(Field::Format, error);
+    let schema =
+        serde_json::from_str(schema).map_err(|error| Error::invalid(Field::Format, error.to_string()))?;
+    let (schema, left_open) = compiler.relaxed(&schema);
+    let grammar = compiler.compile(&Source::JsonSchema(schema.to_string())).map_err(failed)?;
+    Ok((grammar, left_open.iter().map(|error| place("", error)).collect()))
+}
+
+/// Where the schema called `name` is not enforced: JSON pointer and keyword.
+fn place(name: &str, error: &grammar::SchemaError) -> String {
+    format!("{name}{}/{}", error.pointer, error.problem.keyword().unwrap_or_default())
 }
 
 /// Why calls cannot be constrained.
 enum Failure {
-    /// A strict tool is left open.
-    Strict(Error),
+    /// It makes no difference to leave schemas open: a strict tool is left open, or the choice names no tool.
+    Final(Error),
     /// The tools together are too much.
     TooMuch(Error),
     /// The schema of a tool may be to blame.
@@ -323,52 +346,96 @@ enum Failure {
 
 impl Failure {
     fn error(self) -> Error {
-        let (Failure::Strict(error) | Failure::TooMuch(error) | Failure::Schema(error)) = self;
+        let (Failure::Final(error) | Failure::TooMuch(error) | Failure::Schema(error)) = self;
         error
     }
 }
 
-/// The grammar of calls that are free to occur. The schema of a tool that cannot be enforced leaves its arguments open, unless the
-/// tool is strict.
-fn compile_calls(
-    compiler: &Compiler,
-    prompt: &Prompt,
+/// Compiles the grammar of calls.
+struct CallCompiler<'a> {
+    compiler: &'a Compiler,
+    prompt: &'a Prompt,
+    choice: &'a Choice,
+    reply: Option<&'a str>,
     is_parallel: bool,
-    strict: &[String],
-) -> Result<grammar::Constraint> {
-    let compile = |tools: &chat::Tools| {
-        let grammar = prompt.grammar(tools, &Choice::Auto, is_parallel, None);
-        let grammar =
-            grammar.map_err(|error| Failure::TooMuch(Error::invalid(Field::Tools, error.to_string())))?;
-        check_strict(&grammar, strict).map_err(Failure::Strict)?;
-        grammar.unenforced.iter().for_each(|open| tracing::debug!("a tool's schema is not enforced: {open}"));
-        let chat::Grammar { triggers, lark, .. } = grammar;
-        let compiled = compiler.compile(&Source::Lark(lark));
-        let gated = compiled
-            .and_then(|compiled| compiled.at_triggers(&triggers, &prompt.preamble(), !is_parallel))
-            .map_err(|error| match &error {
-                grammar::Error::TooLong { .. } | grammar::Error::Deadline { .. } => {
-                    Failure::TooMuch(Error::grammar(Field::Tools, error))
+    strict: &'a [String],
+}
+
+impl CallCompiler<'_> {
+    /// What cannot be enforced of a tool is left open, unless the tool is strict.
+    fn compile(&self) -> Result<Compiled> {
+        let tools = self.prompt.tools().map_err(|error| Error::invalid(Field::Tools, error.to_string()))?;
+        let may_open = |tool: &chat::Tool| !self.strict.contains(&tool.name);
+        let failure = match self.grammar(tools) {
+            Err(failure) if tools.iter().any(may_open) => failure,
+            done => return done.map_err(|failure| self.named(tools, failure)),
+        };
+        let mut left_open = Vec::new();
+        let mut relaxed = Vec::new();
+        if let Failure::Schema(_) = failure {
+            for tool in tools.iter().filter(|tool| may_open(tool)) {
+                let (schema, open) = self.compiler.relaxed(&tool.parameters);
+                if !open.is_empty() {
+                    left_open.extend(open.iter().map(|error| place(&tool.name, error)));
+                    relaxed.push((tool.name.clone(), schema));
                 }
-                _ => Failure::Schema(Error::grammar(Field::Tools, error)),
-            })?;
-        Ok::<_, Failure>(gated.constraint())
-    };
-    let tools = prompt.tools().map_err(|error| Error::invalid(Field::Tools, error.to_string()))?;
-    let may_open = |tool: &chat::Tool| !strict.contains(&tool.name);
-    let failure = match compile(tools) {
-        Err(failure) if tools.iter().any(may_open) => failure,
-        done => return done.map_err(Failure::error),
-    };
-    let is_refused = |tool: &chat::Tool| match failure {
-        Failure::Strict(_) => false,
-        Failure::TooMuch(_) => true,
-        Failure::Schema(_) => compiler.compile(&Source::JsonSchema(tool.parameters.to_string())).is_err(),
-    };
-    let open = compile(&tools.opened(|tool| may_open(tool) && is_refused(tool)));
-    let open = open.or_else(|_| compile(&tools.opened(may_open))).map_err(Failure::error);
-    tracing::debug!("schemas of tools are not enforced: {}", failure.error());
-    open
+            }
+        }
+        let relax = |tool: &chat::Tool| {
+            relaxed.iter().find(|(name, _)| *name == tool.name).map(|(_, schema)| schema.clone())
+        };
+        let first = (!relaxed.is_empty()).then(|| self.grammar(&tools.with_parameters(relax)));
+        match first {
+            Some(Ok((constraint, more))) => {
+                left_open.extend(more);
+                Ok((constraint, left_open))
+            }
+            Some(Err(Failure::Final(error))) => Err(error),
+            _ => {
+                let (constraint, _) =
+                    self.grammar(&tools.opened(may_open)).map_err(|failure| self.named(tools, failure))?;
+                tracing::debug!("schemas of tools are not enforced: {}", failure.error());
+                let open = tools.iter().filter(|tool| may_open(tool)).map(|tool| format!("{}/", tool.name));
+                Ok((constraint, open.collect()))
+            }
+        }
+    }
+
+    fn grammar(&self, tools: &chat::Tools) -> Result<Compiled, Failure> {
+        let CallCompiler { compiler, prompt, choice, reply, is_parallel, strict } = *self;
+        let grammar = prompt.grammar(tools, choice, is_parallel, reply).map_err(|error| match error {
+            chat::ToolsError::Grammar => Failure::TooMuch(Error::invalid(Field::Tools, error.to_string())),
+            other => Failure::Final(Error::invalid(Field::ToolChoice, other.to_string())),
+        })?;
+        check_strict(&grammar, strict).map_err(Failure::Final)?;
+        let chat::Grammar { triggers, lark, unenforced } = grammar;
+        let mut compiled = compiler.compile(&Source::Lark(lark));
+        if !triggers.is_empty() {
+            compiled = compiled
+                .and_then(|compiled| compiled.at_triggers(&triggers, &prompt.preamble(), !is_parallel));
+        }
+        let grammar = compiled.map_err(|error| match &error {
+            grammar::Error::TooLong { .. } | grammar::Error::Deadline { .. } => {
+                Failure::TooMuch(Error::grammar(Field::Tools, error))
+            }
+            _ => Failure::Schema(Error::grammar(Field::Tools, error)),
+        })?;
+        let open = unenforced.iter().map(|open| format!("{}{}/{}", open.tool, open.pointer, open.keyword));
+        Ok((grammar.constraint(), open.collect()))
+    }
+
+    /// The error of the tool whose schema is to blame, which it names.
+    fn named(&self, tools: &chat::Tools, failure: Failure) -> Error {
+        if let Failure::Schema(_) = failure {
+            for tool in tools.iter() {
+                if let Err(error) = self.compiler.compile(&Source::JsonSchema(tool.parameters.to_string())) {
+                    let message = format!("the schema of the tool {:?}: {error}", tool.name);
+                    return Error::invalid(Field::Tools, message);
+                }
+            }
+        }
+        failure.error()
+    }
 }
 
 impl Prepared {
@@ -380,6 +447,11 @@ impl Prepared {
     /// Whether the template moved system messages into other messages, because it does not write them where they were.
     pub fn merged_system(&self) -> bool {
         self.prompt.as_ref().is_some_and(Prompt::merged_system)
+    }
+
+    /// How the model writes calls, if it is given tools.
+    pub fn tool_format(&self) -> Option<chat::ToolFormat> {
+        self.prompt.as_ref()?.tool_format()
     }
 
     /// Submits the request. Compiles a grammar if the answer is constrained, which may take seconds.
@@ -398,14 +470,17 @@ impl Loaded {
     /// other.
     pub(crate) fn submit(&self, requests: Vec<Prepared>) -> Result<Stream> {
         let demand = Arc::new(Demand::new(requests.iter().any(|request| request.is_eager)));
-        let (mut choices, mut parsers) = (Vec::new(), Vec::new());
+        let (mut choices, mut parsers, mut left_open) = (Vec::new(), Vec::new(), Vec::new());
         for Prepared { loaded, mut request, watch, prompt, constraint, calls, .. } in requests {
             if !std::ptr::eq(&*loaded, self) {
                 return Err(Error::OtherModel);
             }
             if let Some(constraint) = constraint {
                 let compiler = self.grammars()?;
-                request.processors.splice(..0, constraint.compile(&compiler, prompt.as_ref())?);
+                if let Some((constraint, open)) = constraint.compile(&compiler, prompt.as_ref())? {
+                    request.processors.insert(0, Box::new(constraint));
+                    left_open.extend(open);
+                }
             }
             // The engine refuses parameters out of range, and their number is one of them.
             let n = if request.params.check().is_ok() { request.params.n } else { 1 };
@@ -416,7 +491,7 @@ impl Loaded {
         }
         let driver = self.driver()?.clone();
         let updates = driver.submit(choices, demand.clone());
-        Ok(Stream::new(driver, demand, updates, parsers))
+        Ok(Stream::new(driver, demand, updates, parsers, left_open))
     }
 }
 

@@ -29,6 +29,9 @@ pub struct Request {
     /// The language of the answer's content: JSON of a schema, or what a grammar accepts. With tools, an answer may be calls
     /// instead.
     pub format: Option<Source>,
+    /// Whether parts of the format's schema that cannot be enforced are left open, and named by
+    /// [`Stream::left_open`](crate::Stream::left_open), instead of an error.
+    pub relaxes_format: bool,
     /// Logit processors. They run in this order, after the format's, before the samplers.
     pub processors: Vec<Box<dyn Processor>>,
     /// Who asks.
@@ -48,6 +51,7 @@ impl Request {
             input: input.into(),
             params: Params::default(),
             format: None,
+            relaxes_format: false,
             processors: Vec::new(),
             tenant: Tenant::default(),
             prompt_logprobs: None,
@@ -115,8 +119,8 @@ pub struct Conversation {
     pub tool_choice: Option<Choice>,
     /// Whether an answer may have several calls.
     pub parallel_tool_calls: bool,
-    /// Names of tools whose schemas must be enforced, also where the model may leave calls out. A schema that cannot be is an
-    /// error; for other tools its arguments are left open.
+    /// Names of tools whose schemas must be enforced. A schema that cannot be is an error; for other tools, what cannot be enforced
+    /// is left open, and named by [`Stream::left_open`](crate::Stream::left_open).
     pub strict_tools: Vec<String>,
     /// Whether calls are streamed.
     pub calls: Calls,

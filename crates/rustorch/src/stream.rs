@@ -97,6 +97,7 @@ pub struct Stream {
     /// Answers that have not ended.
     open: usize,
     is_accepted: bool,
+    left_open: Vec<String>,
 }
 
 impl Stream {
@@ -105,10 +106,18 @@ impl Stream {
         demand: Arc<Demand>,
         updates: Updates,
         parsers: Vec<AnswerParser>,
+        left_open: Vec<String>,
     ) -> Stream {
         let open = parsers.len();
         let answers = parsers.into_iter().map(|parser| Answer { parser, reasoning_tokens: 0 }).collect();
-        Stream { driver, demand, updates, answers, ready: VecDeque::new(), open, is_accepted: false }
+        let (ready, is_accepted) = (VecDeque::new(), false);
+        Stream { driver, demand, updates, answers, ready, open, is_accepted, left_open }
+    }
+
+    /// The parts of schemas that the answers' grammar does not enforce: the name of a tool, or nothing for the format, a JSON pointer
+    /// and a keyword.
+    pub fn left_open(&self) -> &[String] {
+        &self.left_open
     }
 
     /// A handle that ends the answers from another thread; they then end as cancelled.

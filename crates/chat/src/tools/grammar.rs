@@ -433,7 +433,8 @@ impl Writer<'_> {
             return rule;
         }
         let Some(parameters) = separate(tool, &closed) else { return self.lark.json(&rule, &closed) };
-        let space = "/[ \\t\\r\\n]{0,64}/";
+        // As the grammar crate has it in JSON.
+        let space = r"/( |(\r?\n){1,2}[ \t]{0,20})?/";
         let mut written = Vec::new();
         for (number, (name, schema, is_required)) in parameters.into_iter().enumerate() {
             let value = self.lark.json(&format!("argument_{index}_{number}"), &schema);

@@ -2,6 +2,7 @@
 //! [`Grammar`] of those that are valid is made of it.
 
 mod detect;
+mod dialects;
 pub(crate) mod format;
 // A table with a line for each format; rustfmt would break the lines.
 #[rustfmt::skip]
@@ -20,6 +21,7 @@ mod values;
 use std::sync::Arc;
 
 pub(crate) use detect::detect;
+pub use dialects::plain_schema;
 pub(crate) use formats::GENERIC;
 pub use grammar::{Choice, Grammar, Trigger};
 pub(crate) use scanner::completed_object;

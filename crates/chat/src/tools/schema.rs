@@ -4,6 +4,8 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value as Json, json};
 
+use super::dialects::plain_schema;
+
 /// Keywords that may permit further parameters.
 const IS_OPEN: [&str; 5] = ["patternProperties", "anyOf", "oneOf", "allOf", "$ref"];
 
@@ -81,8 +83,8 @@ impl Tools {
                 Some(schema) if schema.to_string().len() > MAX_BYTES => {
                     return Err(ToolsError::TooLong { index, name, found: schema.to_string().len() });
                 }
-                Some(Json::Object(schema)) => object_schema(schema)
-                    .ok_or_else(|| ToolsError::Parameters { index, found: shown(&json!(schema)) })?,
+                Some(schema @ Json::Object(_)) => object_schema(plain_schema(schema.clone()))
+                    .ok_or_else(|| ToolsError::Parameters { index, found: shown(schema) })?,
                 Some(other) => return Err(ToolsError::Parameters { index, found: shown(other) }),
             };
             read.0.push(Tool { name, parameters });
@@ -106,6 +108,15 @@ impl Tools {
         Tools(self.0.iter().map(opened).collect())
     }
 
+    /// The same tools with the schemas that `parameters` returns for some of them.
+    pub fn with_parameters(&self, parameters: impl Fn(&Tool) -> Option<Json>) -> Tools {
+        let changed = |tool: &Tool| match parameters(tool).and_then(object_schema) {
+            Some(parameters) => Tool { name: tool.name.clone(), parameters },
+            None => tool.clone(),
+        };
+        Tools(self.0.iter().map(changed).collect())
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -121,15 +132,17 @@ fn no_parameters() -> Json {
 }
 
 /// `schema`, with its type. An empty one stands for no parameters.
-fn object_schema(schema: &Map<String, Json>) -> Option<Json> {
-    match schema.get("type") {
-        _ if schema.is_empty() => Some(no_parameters()),
-        Some(kind) => (kind == "object").then(|| json!(schema)),
-        None => {
-            let kind = [("type".to_owned(), json!("object"))];
-            Some(Json::Object(kind.into_iter().chain(schema.clone()).collect()))
-        }
+fn object_schema(mut schema: Json) -> Option<Json> {
+    let fields = schema.as_object_mut()?;
+    if fields.is_empty() {
+        return Some(no_parameters());
     }
+    let is_object = match fields.entry("type").or_insert("object".into()) {
+        Json::Array(names) => names.iter().any(|name| name == "object"),
+        name => name == "object",
+    };
+    fields.insert("type".into(), "object".into());
+    is_object.then_some(schema)
 }
 
 fn is_name(name: &str) -> bool {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::GbnfError;
-use super::syntax::{Expression, Grammar, Position, Rule};
+use super::syntax::{self, Expression, Grammar, Position, Rule};
 use crate::vocabulary::Vocabulary;
 
 const MAX_DEPTH: usize = 128;
@@ -177,7 +177,7 @@ impl<'a> Parser<'a> {
         }
         Ok(match all.len() {
             1 => all.remove(0),
-            _ => Expression::Alternatives(all),
+            _ => syntax::factored(all),
         })
     }
 

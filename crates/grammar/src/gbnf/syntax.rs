@@ -163,3 +163,51 @@ impl Grammar {
         }
     }
 }
+
+/// Fewest literals of which common beginnings are written once.
+const MANY: usize = 64;
+
+/// One of `parts`. Of many literals, those that begin alike share their beginning: each alternative is an item of the parser's row.
+pub(super) fn factored(parts: Vec<Expression>) -> Expression {
+    let literal = |part: &Expression| match part {
+        Expression::Literal(text) => Some(text.clone()),
+        _ => None,
+    };
+    let texts: Option<Vec<String>> =
+        if parts.len() < MANY { None } else { parts.iter().map(literal).collect() };
+    let Some(mut texts) = texts else { return Expression::Alternatives(parts) };
+    texts.sort_unstable();
+    texts.dedup();
+    tree(&texts.iter().map(String::as_str).collect::<Vec<_>>(), 0)
+}
+
+/// Deepest tree of beginnings: below, literals stand side by side.
+const MAX_BEGINNINGS: usize = 8;
+
+/// One of `texts`, which are sorted.
+fn tree(texts: &[&str], depth: usize) -> Expression {
+    let mut alternatives = Vec::new();
+    let mut rest = texts;
+    while let Some(first) = rest.first() {
+        let begin = first.chars().next();
+        let same = rest.iter().take_while(|text| text.chars().next() == begin).count();
+        let (group, after) = rest.split_at(same);
+        rest = after;
+        let shared = |other: &str| {
+            let same = first.char_indices().zip(other.chars()).take_while(|((_, a), b)| a == b);
+            same.last().map_or(0, |((at, c), _)| at + c.len_utf8())
+        };
+        let length = group.iter().map(|text| shared(text)).min().unwrap_or(0);
+        if group.len() == 1 || depth == MAX_BEGINNINGS || length == 0 {
+            alternatives.extend(group.iter().map(|text| Expression::Literal((*text).to_owned())));
+            continue;
+        }
+        let ends: Vec<&str> = group.iter().map(|text| &text[length..]).collect();
+        let begin = Expression::Literal(first[..length].to_owned());
+        alternatives.push(Expression::Sequence(vec![begin, tree(&ends, depth + 1)]));
+    }
+    match alternatives.len() {
+        1 => alternatives.remove(0),
+        _ => Expression::Alternatives(alternatives),
+    }
+}

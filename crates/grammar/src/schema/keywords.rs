@@ -26,10 +26,16 @@ const REFUSED: &[(&str, &str)] = &[
     ("contains", "use `prefixItems` and `items`"),
     ("minContains", "use `prefixItems` and `items`"),
     ("maxContains", "use `prefixItems` and `items`"),
-    ("uniqueItems", "remove it: items cannot be compared with each other while they are written"),
+    (
+        "uniqueItems",
+        "remove it, or give `items` an `enum` of few values: others cannot be compared while they are written",
+    ),
     ("unevaluatedItems", "use `items`"),
     ("unevaluatedProperties", "use `additionalProperties`"),
-    ("propertyNames", "use `patternProperties` with `additionalProperties`: false"),
+    (
+        "propertyNames",
+        "use `pattern` or `enum` in it, or `patternProperties` with `additionalProperties`: false",
+    ),
     ("dependentRequired", "use `anyOf` with `required`"),
     ("dependentSchemas", "use `anyOf` with `required`"),
     ("dependencies", "use `anyOf` with `required`"),
@@ -37,7 +43,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("if", "use `anyOf`"),
     ("then", "use `anyOf`"),
     ("else", "use `anyOf`"),
-    ("nullable", "it is of OpenAPI; use `type`: [\"null\", …]"),
     ("divisibleBy", "use `multipleOf`"),
     ("disallow", "say what is allowed"),
     ("extends", "use `allOf`"),
@@ -45,12 +50,8 @@ const REFUSED: &[(&str, &str)] = &[
 ];
 
 /// Keywords with a value that asserts nothing, besides `propertyNames`.
-const VACUOUS: &[(&str, bool)] = &[
-    ("uniqueItems", false),
-    ("nullable", false),
-    ("unevaluatedItems", true),
-    ("unevaluatedProperties", true),
-];
+const VACUOUS: &[(&str, bool)] =
+    &[("uniqueItems", false), ("unevaluatedItems", true), ("unevaluatedProperties", true)];
 
 /// The meaning of the keyword `name` with `value`. An unknown one is an annotation, unless it looks like a misspelt one.
 pub(super) fn of(name: &str, value: &Value) -> Result<Keyword, SchemaProblem> {

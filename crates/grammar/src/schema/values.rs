@@ -102,8 +102,17 @@ fn is_exact(number: f64) -> bool {
     number.abs() < EXACT
 }
 
+/// A bound. Beyond the numbers that are compared exactly, one that permits all of these is the last of them: an answer may be kept
+/// further from the bound than it need be, but never passes it.
 fn number(name: &str, value: &Value) -> Checked {
-    valid(value.as_f64().is_some_and(is_exact), name, value, "a number below 2^53")
+    let is_least = name.ends_with("inimum");
+    match value.as_f64() {
+        Some(number) if is_exact(number) => Ok(Some(value.clone())),
+        Some(number) if (number < 0.0) == is_least => {
+            Ok(Some(json!(if is_least { 1 - EXACT as i64 } else { EXACT as i64 - 1 })))
+        }
+        _ => Err(SchemaProblem::value(name, value, "a number below 2^53")),
+    }
 }
 
 /// In draft 4, true or false.

@@ -155,6 +155,10 @@ impl Bench {
         Bench { compiler: Compiler::new(vocabulary.clone()), vocabulary, tokenizer }
     }
 
+    pub(crate) fn compiler(&self) -> &Compiler {
+        &self.compiler
+    }
+
     pub(crate) fn compile(&self, source: &Source) -> Result<Grammar, grammar::Error> {
         self.compiler.compile(source)
     }

@@ -195,3 +195,122 @@ fn objects_of_clients_have_the_properties_that_are_named() {
     let inner = format!("{{\"x\": {further}}}");
     assert_eq!(bench.accepted(&both, &[&inner]), [&inner]);
 }
+
+/// Names of properties, different items, null beside other types, and bounds that no number is compared with exactly.
+#[test]
+fn keywords_that_others_can_stand_for_are_enforced() {
+    let bench = Bench::new("made-bpe-gpt-2");
+    let of = |schema: Json, texts: &[&str], valid: usize| {
+        assert_eq!(bench.accepted(&of(schema.clone()), texts), texts[..valid], "{schema}");
+    };
+    let names = |names: Json| json!({"type": "object", "propertyNames": names, "additionalProperties": {"type": "integer"}});
+    of(
+        names(json!({"enum": ["a", "b"]})),
+        &["{}", "{\"a\": 1}", "{\"a\": 1, \"b\": 2}", "{\"c\": 1}", "{\"a\": \"x\"}"],
+        3,
+    );
+    of(
+        names(json!({"type": "string", "pattern": "^x"})),
+        &["{\"xa\": 1}", "{\"a\": 1}", "{\"xa\": null}"],
+        1,
+    );
+    of(names(json!({"maxLength": 2})), &["{\"ab\": 1}", "{\"abc\": 1}"], 1);
+
+    let set = |items: Json| json!({"type": "array", "items": items, "uniqueItems": true, "minItems": 1});
+    of(
+        set(json!({"enum": ["a", "b", "c"]})),
+        &["[\"b\"]", "[\"c\", \"a\"]", "[\"a\",\"b\",\"c\"]", "[]", "[\"a\",\"a\"]"],
+        3,
+    );
+    of(set(json!({"type": "boolean"})), &["[true,false]", "[true,true]"], 1);
+    let eight = json!({"type": "string", "enum": ["a", "b", "c", "d", "e", "f", "g", "h"]});
+    of(set(eight), &["[\"a\",\"h\"]", "[\"a\",\"a\"]"], 1);
+
+    let nullable = |schema: Json| {
+        let mut schema = schema;
+        schema["nullable"] = true.into();
+        schema
+    };
+    of(nullable(json!({"type": "string"})), &["\"a\"", "null", "1"], 2);
+    of(nullable(json!({"type": "string", "enum": ["a"]})), &["\"a\"", "null", "\"b\""], 2);
+    let referred = json!({"$defs": {"A": {"type": "integer"}}, "type": "object", "required": ["x"],
+        "properties": {"x": {"$ref": "#/$defs/A", "nullable": true}}});
+    of(referred, &["{\"x\": 1}", "{\"x\": null}", "{\"x\": \"a\"}"], 2);
+
+    of(
+        json!({"type": "integer", "minimum": -9223372036854775808_i64, "maximum": 1e300}),
+        &["5", "-7", "0.5"],
+        2,
+    );
+    let nulls = json!({"type": "object", "properties": {"a": {"type": "integer", "enum": null}}, "required": null, "description": null});
+    of(nulls, &["{}", "{\"a\": 1}", "{\"a\": \"x\"}"], 2);
+    of(
+        json!({"type": "dict", "properties": {"a": {"type": "float"}}, "required": ["a"]}),
+        &["{\"a\": 1.5}", "{\"a\": \"x\"}"],
+        1,
+    );
+    of(json!({"type": "STRING"}), &["\"a\"", "1"], 1);
+}
+
+/// What cannot be enforced is left out by name, and the rest holds.
+#[test]
+fn a_relaxed_schema_says_what_it_leaves_open() {
+    let bench = Bench::new("made-bpe-gpt-2");
+    let look = "^(?!\\.)[a-z.]+$";
+    for (schema, pointer, keyword, texts, valid) in [
+        (
+            json!({"type": "object", "properties": {"a": {"type": "string", "pattern": look}}, "required": ["a"]}),
+            "/properties/a",
+            "pattern",
+            ["{\"a\": \"x\"}", "{\"a\": 1}"],
+            1,
+        ),
+        (
+            json!({"type": "string", "format": "email", "pattern": look}),
+            "",
+            "pattern",
+            ["\"a@b.de\"", "\"a\""],
+            1,
+        ),
+        (json!({"type": "integer", "not": {"const": 1}}), "", "not", ["2", "\"a\""], 1),
+        (
+            json!({"type": "array", "items": {"type": "integer"}, "contains": {"const": 1}}),
+            "",
+            "contains",
+            ["[2]", "[null]"],
+            1,
+        ),
+        (json!({"oneOf": [{"type": "integer"}, {"type": "number"}]}), "", "oneOf", ["1.5", "null"], 1),
+        (
+            json!({"$defs": {"A": {"type": "object", "properties": {"b": {"type": "string", "pattren": "a"}}}}, "$ref": "#/$defs/A"}),
+            "/$defs/A/properties/b",
+            "pattren",
+            ["{\"b\": \"x\"}", "{\"b\": 1}"],
+            1,
+        ),
+        (json!({"type": "string", "minLength": 99999999}), "", "minLength", ["\"a\"", "1"], 1),
+    ] {
+        assert!(bench.compile(&of(schema.clone())).is_err(), "{schema}");
+        let (relaxed, left_open) = bench.compiler().relaxed(&schema);
+        let found: Vec<_> =
+            left_open.iter().map(|error| (&*error.pointer, error.problem.keyword())).collect();
+        assert_eq!(found, [(pointer, Some(keyword))], "{schema}");
+        assert_eq!(bench.accepted(&of(relaxed), &texts), texts[..valid], "{schema}");
+    }
+}
+
+#[test]
+fn thousands_of_alternatives_are_enforced() {
+    let bench = Bench::new("made-bpe-gpt-2");
+    let names: Vec<String> = (0..5000).map(|number| format!("item number {number}")).collect();
+    let gbnf = format!(
+        "root ::= {}",
+        names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(" | ")
+    );
+    assert_eq!(
+        bench.accepted(&Source::Gbnf(gbnf), &["item number 4999", "item number 5000"]),
+        ["item number 4999"]
+    );
+    let listed = of(json!({"enum": names}));
+    assert_eq!(bench.accepted(&listed, &["\"item number 77\"", "\"item number x\""]), ["\"item number 77\""]);
+}
