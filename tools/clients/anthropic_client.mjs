@@ -120,7 +120,7 @@ const checks = {
     const wrong = [
       [{ messages: [] }, "messages"],
       [{ messages: [{ role: "user", content: [image] }] }, "messages[0].content[0]"],
-      [{ tools: [{ type: "web_search_20250305", name: "web_search" }] }, "tools[0]"],
+      [{ tools: [{ type: "web_search_20250305", name: "web_search" }], tool_choice: { type: "any" } }, "tool_choice"],
       [{ messages: [{ role: "user", content: "word ".repeat(20_000) }] }, "prompt is too long"],
     ];
     for (const [fields, place] of wrong) {

@@ -191,8 +191,7 @@ def refuses(server):
     wrong = [
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "user", "content": [image]}]}, "messages[0].content[0]"),
-        ({"tools": [search]}, "tools[0]"),
-        ({"container": "c"}, "container"),
+        ({"tools": [search], "tool_choice": {"type": "any"}}, "tool_choice"),
         ({"messages": [{"role": "user", "content": "word " * 20000}]}, "prompt is too long"),
     ]
     for fields, place in wrong:

@@ -141,7 +141,7 @@ def refused(client, model):
         ({"store": True}, "store"),
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
         ({"truncation": "auto"}, "truncation"),
-        ({"tools": [{"type": "web_search"}]}, "tools[0]"),
+        ({"include": ["file_search_call.results"]}, "include[0]"),
         ({"input": [{"role": "user", "content": [image]}]}, "input[0].content[0]"),
     ]
     for fields, param in wrong:

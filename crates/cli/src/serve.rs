@@ -13,7 +13,7 @@ use clap::builder::FalseyValueParser;
 use clap::{Arg, ValueEnum};
 use engine::models::Pooling;
 use engine::{Model, Options};
-use server::{Config, Defaults, Keys, Loaded, Loader, ModelSource, Server, StartError, Tls};
+use server::{Config, Defaults, Keys, Loaded, Loader, ModelSource, Origin, Server, StartError, Tls};
 
 use crate::args::{ModelArgs, OpenArgs, PositionalModel, TemplateChoice, WritingArgs};
 use crate::embed::{embedder, pooling};
@@ -105,14 +105,16 @@ struct HttpArgs {
     /// Name of the model for clients, and further ones after commas; * is any other [default: that of the file]
     #[arg(short, long, value_name = "NAME", env, value_delimiter = ',', value_parser = name)]
     alias: Vec<String>,
-    /// Host name that clients use for this server; * accepts any
-    #[arg(long, value_name = "NAME", env, value_delimiter = ',')]
+    /// Refuse names that no model has, also if there is one model, which otherwise answers to every name
+    #[arg(long, env, value_parser = FalseyValueParser::new())]
+    strict_model: bool,
+    /// Host name that clients use for this server without keys; *.example.org is all below it, * any
+    #[arg(long, value_name = "NAME", env, value_delimiter = ',', value_parser = host_name)]
     host_name: Vec<String>,
-    /// Origin of pages that may call this server from a browser, such as https://example.org; localhost is those of this
-    /// machine, * any
+    /// Origin of pages that may call this server from a browser, such as https://example.org or https://*.example.org; localhost
+    /// is those of this machine, null those that hide theirs, * any
     #[arg(long, alias = "cors-origins", value_name = "ORIGIN", env, value_delimiter = ',')]
-    #[arg(value_parser = origin)]
-    cors_origin: Vec<String>,
+    cors_origin: Vec<Origin>,
     /// Seconds that requests may go on after the signal to stop
     #[arg(long, value_name = "SECONDS", default_value = "30", env)]
     drain_timeout: u64,
@@ -132,15 +134,17 @@ fn name(text: &str) -> Result<String, String> {
     name.ok_or_else(|| "expected a name".to_owned())
 }
 
-/// As browsers send it.
-fn origin(text: &str) -> Result<String, String> {
-    let origin = text.trim().trim_end_matches('/').to_ascii_lowercase();
-    let is_origin = origin.split_once("://").is_some_and(|(scheme, host)| {
-        !scheme.is_empty() && !host.is_empty() && !host.contains(['/', '?', '#', '@', ' '])
-    });
-    let known = Some(origin).filter(|origin| is_origin || ["*", "localhost"].contains(&&**origin));
-    let expected = "expected an origin such as https://example.org or http://localhost:3000, localhost or *";
-    known.ok_or_else(|| expected.to_owned())
+/// A name without scheme and port, in which `*` stands alone or before the first dot.
+fn host_name(text: &str) -> Result<String, String> {
+    let name = name(text)?;
+    let rest = if name == "*" { "" } else { name.strip_prefix("*.").unwrap_or(&name) };
+    if rest.contains(['*', '/', ' ']) || rest.contains(':') && rest.parse::<IpAddr>().is_err() {
+        return Err(
+            "expected a name without scheme and port, such as models.example.org, *.example.org or *"
+                .to_owned(),
+        );
+    }
+    Ok(name)
 }
 
 fn host(text: &str) -> Result<IpAddr, String> {
@@ -216,6 +220,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     config.keep_alive = args.keep_alive.map(|seconds| Duration::from_secs(seconds.get()));
     config.slots = args.http.slots;
     config.page = !args.http.no_page;
+    config.strict_model = args.http.strict_model;
     config.aliases = args.http.alias.get(1..).unwrap_or_default().to_vec();
     let mut variables = args.serving.template.variables();
     if args.reasoning != Reasoning::Auto {

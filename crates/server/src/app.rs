@@ -168,7 +168,8 @@ mod tests {
     #[test]
     fn who_compiles_holds_nobody_up_who_renders() {
         let config = Config::new(([127, 0, 0, 1], 0).into());
-        let app = Arc::new(App::new(config, Models::new(Vec::new(), Vec::new(), 1).expect("no models")));
+        let app =
+            Arc::new(App::new(config, Models::new(Vec::new(), Vec::new(), false, 1).expect("no models")));
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_time().build().expect("threads");
         let (release, held) = mpsc::channel::<()>();
         let held = Arc::new(Mutex::new(held));

@@ -11,11 +11,11 @@ use serde_json::{Map, Value as Json};
 
 use crate::answer::Answers;
 use crate::app::App;
+use crate::constraint::Format;
 use crate::error::ApiError;
 use crate::fields::{Body, Fields, Group, Properties};
 use crate::keys::Client;
 use crate::models::Served;
-use crate::openai::conversation::Format;
 use crate::openapi::describe_params;
 
 /// The fields of the engine's parameters and of the queue, which all endpoints that write text have.

@@ -8,6 +8,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::connection::Tls;
 use crate::keys::Keys;
+use crate::origin::Origin;
 
 /// Settings of a server.
 #[derive(Clone, Debug)]
@@ -16,14 +17,17 @@ pub struct Config {
     pub address: SocketAddr,
     /// Keys of those who may use it; everybody if there are none.
     pub keys: Keys,
-    /// Values of the `Host` header that are accepted, besides the address itself. `*` accepts any.
+    /// Values of the `Host` header that are accepted besides the address itself, unless there are keys, which no foreign page has.
+    /// `*.` stands for all subdomains, `*` for any name.
     pub hosts: Vec<String>,
     /// Origins of pages that may call the server from a browser.
-    pub origins: Vec<String>,
+    pub origins: Vec<Origin>,
     /// Models that are loaded at once; another one takes the place of that which was not used for the longest time.
     pub max_models: usize,
     /// Further names of the first model; `*` is any name that no model has.
     pub aliases: Vec<String>,
+    /// Whether a single model is refused under a name that it does not have. Otherwise it answers to every name.
+    pub strict_model: bool,
     /// Defaults of requests.
     pub defaults: Defaults,
     /// Whether there is a page to chat.
@@ -50,6 +54,7 @@ impl Config {
             origins: Vec::new(),
             max_models: 4,
             aliases: Vec::new(),
+            strict_model: false,
             defaults: Defaults::default(),
             page: true,
             keep_alive: None,

@@ -2,8 +2,9 @@
 
 use chat::{Choice, Content, ContentPart, Message};
 use rustorch::Conversation;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Value as Json, json};
 
 use crate::config::Defaults;
 use crate::error::{ApiError, Kind};
@@ -22,7 +23,8 @@ pub(crate) fn with_tools(
     strict_tools: Vec<String>,
 ) -> Result<Conversation, ApiError> {
     if tools.is_empty() && matches!(choice, Some(Choice::Required | Choice::Named(_))) {
-        return Err(ApiError::invalid("tool_choice", "demands a call, but there are no `tools`"));
+        let why = "demands a call, but there are no `tools` to call; the server runs none itself";
+        return Err(ApiError::invalid("tool_choice", why));
     }
     let tool_choice = choice.filter(|_| !tools.is_empty());
     Ok(Conversation { tools, tool_choice, parallel_tool_calls, strict_tools, ..conversation })
@@ -33,7 +35,7 @@ pub(crate) fn function(name: &str, description: Option<&str>, parameters: Option
     let mut function = Map::from_iter([("name".to_owned(), name.into())]);
     function.extend(description.map(|text| ("description".to_owned(), text.into())));
     function.extend(parameters.map(|schema| ("parameters".to_owned(), schema)));
-    serde_json::json!({ "type": "function", "function": function })
+    json!({ "type": "function", "function": function })
 }
 
 /// `json`, which is at `place` in the call.
@@ -47,16 +49,61 @@ pub(crate) fn text_part(text: &str) -> ContentPart {
     ContentPart { kind: "text".into(), fields: Map::from_iter([("text".into(), text.into())]) }
 }
 
-/// A conversation of these messages, in OpenAI's shape, without tools. Fails if there are none, or if one is not text.
+/// A message in OpenAI's shape, also as older clients and other providers write it.
+#[derive(Deserialize)]
+#[serde(try_from = "Map<String, Json>")]
+pub(crate) struct Said(Message);
+
+impl Said {
+    pub(crate) fn messages(said: Vec<Said>) -> Vec<Message> {
+        said.into_iter().map(|Said(message)| message).collect()
+    }
+}
+
+impl TryFrom<Map<String, Json>> for Said {
+    type Error = serde_json::Error;
+
+    fn try_from(mut message: Map<String, Json>) -> serde_json::Result<Said> {
+        let calls = match (message.remove("function_call"), message.remove("tool_calls")) {
+            (Some(call @ Json::Object(_)), None | Some(Json::Null)) => json!([{ "function": call }]),
+            (_, calls) => calls.unwrap_or_default(),
+        };
+        let calls = match calls {
+            Json::Array(calls) => calls.into_iter().map(function_call).collect(),
+            other => other,
+        };
+        message.insert("tool_calls".into(), calls);
+        if message.get("role").is_some_and(|role| role == "function") {
+            message.insert("role".into(), "tool".into());
+        }
+        if message.get("content").is_none_or(Json::is_null)
+            && let Some(refusal @ Json::String(_)) = message.remove("refusal")
+        {
+            message.insert("content".into(), refusal);
+        }
+        serde_json::from_value(Json::Object(message)).map(Said)
+    }
+}
+
+/// A call of a custom tool, whose input is a text, as that of a function.
+fn function_call(mut call: Json) -> Json {
+    let Some(custom) = call.get_mut("custom").filter(|custom| custom.is_object()) else { return call };
+    let (name, input) = (custom["name"].take(), custom["input"].take());
+    json!({ "id": call["id"], "type": "function", "function": { "name": name, "arguments": { "input": input } } })
+}
+
+/// A conversation of these messages, in OpenAI's shape, without tools. Parts of earlier answers that are neither text nor reasoning
+/// are left out, and named in `ignored`. Fails if there are no messages, or if one that is no answer is not text.
 pub(crate) fn conversation(
     mut messages: Vec<Message>,
     defaults: &Defaults,
+    ignored: &mut Vec<String>,
 ) -> Result<Conversation, ApiError> {
     if messages.is_empty() {
         return Err(ApiError::invalid("messages", "is empty; expected at least one message"));
     }
     for (index, message) in messages.iter_mut().enumerate() {
-        check_parts(index, message)?;
+        read_parts(index, message, ignored)?;
         if message.role == "developer" {
             message.role = "system".into();
         }
@@ -65,21 +112,66 @@ pub(crate) fn conversation(
     Ok(Conversation { variables, calls, ..Conversation::new(messages) })
 }
 
-/// Fails if a part of a message is not text: the models read text, and nothing is fetched for a client. The text of a refusal is
-/// text.
-fn check_parts(index: usize, message: &mut Message) -> Result<(), ApiError> {
+/// Leaves the text of a message's parts. Fails if a part of another one than an answer has none: the models read text, and nothing
+/// is fetched for a client.
+fn read_parts(index: usize, message: &mut Message, ignored: &mut Vec<String>) -> Result<(), ApiError> {
     let Content::Parts(parts) = &mut message.content else { return Ok(()) };
-    for (number, part) in parts.iter_mut().enumerate() {
-        if part.kind == "refusal"
-            && let Some(text) = part.fields.remove("refusal")
-        {
-            part.kind = "text".into();
-            part.fields.insert("text".into(), text);
+    for (number, mut part) in std::mem::take(parts).into_iter().enumerate() {
+        let text = match &*part.kind {
+            // OpenAI's names in chat completions and in responses.
+            "refusal" => part.fields.remove("refusal"),
+            "input_text" | "output_text" => part.fields.remove("text"),
+            _ => None,
+        };
+        if let Some(Json::String(text)) = text {
+            part = text_part(&text);
         }
-        if part.text().is_none() {
+        if part.text().is_some() {
+            parts.push(part);
+            continue;
+        }
+        let place = format!("messages[{index}].content[{number}]");
+        if message.role != "assistant" {
             let why = format!("has the type `{}`; this server takes text only", part.kind);
-            return Err(ApiError::unsupported(format!("messages[{index}].content[{number}]"), why));
+            return Err(ApiError::unsupported(place, why));
+        }
+        match reasoning(&part) {
+            Some(text) => message.reasoning.get_or_insert_default().push_str(&text),
+            None => ignored.push(place),
         }
     }
     Ok(())
+}
+
+/// The text of a part that is reasoning, as other providers write it.
+fn reasoning(part: &ContentPart) -> Option<String> {
+    if !["thinking", "reasoning"].contains(&&*part.kind) {
+        return None;
+    }
+    let texts = part.fields.get(&part.kind).or_else(|| part.fields.get("text"))?;
+    match texts {
+        Json::String(text) => Some(text.clone()),
+        Json::Array(parts) => Some(parts.iter().filter_map(|part| part["text"].as_str()).collect()),
+        _ => None,
+    }
+}
+
+/// An answer that is continued is past its reasoning: what it has reasoned, in the client's `field`, is left out, and named in `ignored`. One that has not
+/// come further begins anew.
+pub(crate) fn without_begun_reasoning(
+    conversation: &mut Conversation,
+    field: &str,
+    ignored: &mut Vec<String>,
+) {
+    if !conversation.continues_answer() {
+        return;
+    }
+    let last = conversation.messages.len() - 1;
+    let answer = &mut conversation.messages[last];
+    if answer.reasoning.take().is_some_and(|reasoning| !reasoning.is_empty()) {
+        ignored.push(format!("messages[].{field}"));
+        if answer.text().is_empty() {
+            conversation.messages.pop();
+        }
+    }
 }

@@ -120,13 +120,20 @@ impl<B: Body> FromRequest<Arc<App>> for Read<B> {
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Read<B>, ApiError> {
         let client = request.extensions().get::<Client>().cloned().unwrap_or_default();
+        let is_ollama = request.uri().path().starts_with("/api/");
         let bytes = bytes(request, &app.config.limits).await?;
         let mut fields = if bytes.len() <= SMALL {
             Fields::read(&bytes)?
         } else {
             app.blocking(move || Fields::read(&bytes)).await??
         };
-        let Model { model } = fields.take()?;
+        let Model { mut model } = fields.take()?;
+        if is_ollama {
+            // The older name.
+            let old = fields.map.get("name").and_then(Json::as_str);
+            model = model.or_else(|| old.map(str::to_owned));
+        }
+        model = model.filter(|name| !name.trim().is_empty());
         let body = B::take(&mut fields)?;
         Ok(Read { app: app.clone(), client, body, model, ignored: fields.finish()? })
     }
@@ -144,7 +151,17 @@ impl<B> Read<B> {
     }
 }
 
-/// The body of a request: of bounded size, within a bounded time, JSON by its type, and not compressed.
+/// Types of bodies besides JSON's own: clients that set none send JSON as the type of a text, or of a form. A page needs no leave of
+/// its browser for these, so that only its origin tells that it is a foreign one.
+const TYPES: [&str; 5] = [
+    "application/json",
+    "text/json",
+    "text/plain",
+    "application/x-www-form-urlencoded",
+    "application/octet-stream",
+];
+
+/// The body of a request: of bounded size, within a bounded time, a text by its type, and not compressed.
 async fn bytes(request: Request, limits: &Limits) -> Result<Bytes, ApiError> {
     let (parts, body) = request.into_parts();
     let kind = parts
@@ -152,10 +169,8 @@ async fn bytes(request: Request, limits: &Limits) -> Result<Bytes, ApiError> {
         .get(header::CONTENT_TYPE)
         .and_then(|kind| kind.to_str().ok())
         .unwrap_or("application/json");
-    let essence = kind.split(';').next().unwrap_or_default().trim();
-    // The examples of ollama's documentation send JSON as what curl sends by default.
-    let is_curl = parts.uri.path().starts_with("/api/") && essence == "application/x-www-form-urlencoded";
-    if !is_curl && !essence.eq_ignore_ascii_case("application/json") && !essence.ends_with("+json") {
+    let essence = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    if !essence.is_empty() && !TYPES.contains(&&*essence) && !essence.ends_with("+json") {
         let message = format!("the body is {essence:?}, expected application/json");
         return Err(ApiError::new(Kind::MediaType, message));
     }
@@ -242,6 +257,38 @@ fn values(json: &[u8]) -> usize {
     values
 }
 
+/// The bytes of a body after a byte order mark. Fails if it is not UTF-8.
+fn text(body: &[u8]) -> Result<&[u8], ApiError> {
+    let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
+    let found = match (body, std::str::from_utf8(body)) {
+        ([0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [0, ..] | [_, 0, ..], _) => "UTF-16 or UTF-32".to_owned(),
+        (_, Err(error)) => {
+            let at = error.valid_up_to();
+            format!("not UTF-8: its byte {at} is 0x{:02x}", body[at])
+        }
+        (_, Ok(_)) => return Ok(body),
+    };
+    Err(ApiError::new(Kind::Invalid, format!("request body is {found}; send it in UTF-8")))
+}
+
+/// Groups of fields that clients merge into the body, and that some send as they are.
+const EXTRA: [&str; 2] = ["extra_body", "nvext"];
+
+/// Makes whole numbers integers: clients whose language has one type of numbers write 4 as 4.0. Objects are the client's own data.
+fn make_whole(value: &mut Json) {
+    const MAX_EXACT: f64 = (1_u64 << 53) as f64;
+    match value {
+        Json::Array(items) => items.iter_mut().for_each(make_whole),
+        Json::Number(number) if number.is_f64() => {
+            let whole = number.as_f64().filter(|number| number.fract() == 0.0 && number.abs() <= MAX_EXACT);
+            if let Some(whole) = whole {
+                *value = (whole as i64).into();
+            }
+        }
+        _ => {}
+    }
+}
+
 /// The fields that have not been read yet.
 #[derive(Debug)]
 pub(crate) struct Fields {
@@ -253,6 +300,7 @@ pub(crate) struct Fields {
 impl Fields {
     /// The fields of a body. Fails if it is not a JSON object, nests too deep, or has too many values.
     pub(crate) fn read(body: &[u8]) -> Result<Fields, ApiError> {
+        let body = text(body)?;
         if values(body) > MAX_VALUES {
             let why = format!("the body has more than {MAX_VALUES} JSON values; send several requests");
             return Err(ApiError::new(Kind::BodyTooLarge, why));
@@ -264,7 +312,16 @@ impl Fields {
             ApiError::new(Kind::Invalid, why)
         })?;
         match json {
-            Json::Object(map) => Ok(Fields::new(map)),
+            Json::Object(mut map) => {
+                for name in EXTRA {
+                    if let Some(Json::Object(more)) = map.remove(name) {
+                        for (name, value) in more {
+                            map.entry(name).or_insert(value);
+                        }
+                    }
+                }
+                Ok(Fields::new(map))
+            }
             other => Err(ApiError::new(
                 Kind::Invalid,
                 format!("request body is {}, expected a JSON object", type_name(&other)),
@@ -274,6 +331,7 @@ impl Fields {
 
     pub(crate) fn new(mut map: Map<String, Json>) -> Fields {
         map.retain(|_, value| !value.is_null());
+        map.values_mut().for_each(make_whole);
         Fields { map, refused: Vec::new(), ignored: Vec::new() }
     }
 

@@ -1,8 +1,10 @@
 //! Prompts that are continued as they are, as clients write them.
 
-use rustorch::{Input, Request};
+use rustorch::{Input, PromptPiece, Request};
 use schemars::JsonSchema;
 use serde::Deserialize;
+
+use crate::infill::Marks;
 
 /// Prompts of a call, at most.
 pub(crate) const MAX_PROMPTS: usize = 64;
@@ -10,7 +12,8 @@ pub(crate) const MAX_PROMPTS: usize = 64;
 /// The prompts of a call.
 #[derive(Deserialize, JsonSchema)]
 #[serde(try_from = "Written")]
-pub(crate) struct Prompts(Vec<Vec<Piece>>);
+#[schemars(with = "Written")]
+pub(crate) struct Prompts(Vec<Vec<PromptPiece>>);
 
 /// A piece of a prompt.
 #[derive(Deserialize, JsonSchema)]
@@ -62,7 +65,8 @@ impl TryFrom<Written> for Prompts {
                     Err("expected token ids either at the outer level, or within arrays")
                 }
             };
-            return Ok(Prompts(vec![items.into_iter().map(piece).collect::<Result<_, _>>()?]));
+            let pieces = items.into_iter().map(piece).collect::<Result<Vec<_>, _>>()?;
+            return Ok(Prompts::pieces(read(pieces)));
         }
         let prompt = |item| match item {
             Item::Piece(piece) => vec![piece],
@@ -71,30 +75,48 @@ impl TryFrom<Written> for Prompts {
         };
         match items.len() {
             0 => Err("it is empty; expected at least one prompt".into()),
-            1..=MAX_PROMPTS => Ok(Prompts(items.into_iter().map(prompt).collect())),
+            1..=MAX_PROMPTS => Ok(Prompts(items.into_iter().map(prompt).map(read).collect())),
             found => Err(format!("it has {found} prompts, expected at most {MAX_PROMPTS}")),
         }
     }
 }
 
+/// In these protocols, names of special tokens in a text become these tokens.
+fn read(pieces: Vec<Piece>) -> Vec<PromptPiece> {
+    let read = |piece| match piece {
+        Piece::Text(text) => PromptPiece::Text { text, parse_special: true },
+        Piece::Id(id) => PromptPiece::Tokens(vec![id]),
+    };
+    pieces.into_iter().map(read).collect()
+}
+
 impl Prompts {
-    /// A request like `request` for each. In these protocols, names of special tokens in a text become these tokens.
+    /// A request like `request` for each.
     pub(crate) fn requests(self, request: &Request) -> Vec<Request> {
-        let piece = |piece| match piece {
-            Piece::Text(text) => rustorch::PromptPiece::Text { text, parse_special: true },
-            Piece::Id(id) => rustorch::PromptPiece::Tokens(vec![id]),
-        };
-        let input = |pieces: Vec<Piece>| Input::Prompt(pieces.into_iter().map(piece).collect());
-        self.0.into_iter().map(|pieces| Request { input: input(pieces), ..request.clone() }).collect()
+        let request = |pieces| Request { input: Input::Prompt(pieces), ..request.clone() };
+        self.0.into_iter().map(request).collect()
     }
 
-    /// One prompt of these tokens.
-    pub(crate) fn ids(ids: Vec<u32>) -> Prompts {
-        Prompts(vec![ids.into_iter().map(Piece::Id).collect()])
+    /// One prompt of these pieces.
+    pub(crate) fn pieces(pieces: Vec<PromptPiece>) -> Prompts {
+        Prompts(vec![pieces])
     }
 
     /// One text.
     pub(crate) fn text(text: String) -> Prompts {
-        Prompts(vec![vec![Piece::Text(text)]])
+        Prompts::pieces(read(vec![Piece::Text(text)]))
+    }
+
+    /// The prompts for the text between each of these and `suffix`. Names of special tokens in them are text.
+    pub(crate) fn before(mut self, suffix: &str, marks: &Marks) -> Prompts {
+        for prompt in &mut self.0 {
+            for piece in prompt.iter_mut() {
+                if let PromptPiece::Text { parse_special, .. } = piece {
+                    *parse_special = false;
+                }
+            }
+            *prompt = marks.prompt(Vec::new(), std::mem::take(prompt), suffix);
+        }
+        self
     }
 }

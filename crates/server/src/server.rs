@@ -77,7 +77,8 @@ impl Server {
         let listen = |source| StartError::Listen { address, source };
         let listener = std::net::TcpListener::bind(address).map_err(listen)?;
         listener.set_nonblocking(true).map_err(listen)?;
-        let models = Models::new(models, config.aliases.clone(), config.max_models.max(1))?;
+        let models =
+            Models::new(models, config.aliases.clone(), config.strict_model, config.max_models.max(1))?;
         let app = App::new(config, models);
         let (shutdown, tell_ready) = (watch::Sender::new(false), Box::new(|| {}));
         Ok(Server { app: Arc::new(app), listener, shutdown, tell_ready })

@@ -113,6 +113,9 @@ fn mistakes_are_told_before_it_listens() {
         ("--host 0.0.0.0", "others can reach 0.0.0.0"),
         ("--alias a,,b", "expected a name"),
         ("--cors-origin example.org", "expected an origin such as https://example.org"),
+        ("--cors-origin https://exam*.org", "expected an origin such as https://example.org"),
+        ("--host-name https://example.org", "expected a name without scheme"),
+        ("--host-name a.*.org", "expected a name without scheme"),
         ("--cors-origin https://example.org/page", "expected an origin such as https://example.org"),
         ("--chat-template-kwargs {\"messages\":[]}", "messages is set by the program"),
     ] {

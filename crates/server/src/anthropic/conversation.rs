@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
 use crate::config::Config;
-use crate::conversation::{conversation, parse, text_part};
+use crate::conversation::{conversation, parse, text_part, without_begun_reasoning};
 use crate::error::ApiError;
 use crate::fields::{Group, at_most};
 
@@ -73,17 +73,48 @@ enum Block {
     Text { text: String },
     Thinking { thinking: String },
     RedactedThinking,
+    Document { source: Source, title: Option<String> },
+    SearchResult { source: String, title: String, content: Content },
     ToolUse { id: String, name: String, input: Map<String, Json> },
     ToolResult { tool_use_id: String, content: Option<Content>, is_error: Option<bool> },
+}
+
+/// A document's text. Files and addresses have none.
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Source {
+    Text {
+        data: String,
+    },
+    Content {
+        content: Content,
+    },
+    #[serde(other)]
+    File,
 }
 
 /// The beginning of a block that Claude Code sends before its system prompt, for Anthropic's accounts.
 const BILLING: &str = "x-anthropic-billing-header:";
 
-const KINDS: [&str; 5] = ["text", "thinking", "redacted_thinking", "tool_use", "tool_result"];
+const KINDS: [&str; 7] =
+    ["text", "thinking", "redacted_thinking", "document", "search_result", "tool_use", "tool_result"];
+
+/// Whether a block of this type is of a tool that a service runs: its calls, results and files mean nothing here.
+fn is_of_service(role: Role, kind: &str) -> bool {
+    let is_service =
+        matches!(kind, "server_tool_use" | "mcp_tool_use" | "container_upload" | "tool_reference")
+            || kind.ends_with("_tool_result");
+    // Answers have blocks that came later than this list.
+    is_service || role == Role::Assistant && !matches!(kind, "" | "image" | "tool_result")
+}
 
 impl Messages {
-    pub(super) fn read(self, config: &Config) -> Result<rustorch::Conversation, ApiError> {
+    /// The conversation. Blocks of services are left out, and named in `ignored`.
+    pub(super) fn read(
+        self,
+        config: &Config,
+        ignored: &mut Vec<String>,
+    ) -> Result<rustorch::Conversation, ApiError> {
         let mut turns = Turns::default();
         if let Some(system) = self.system.filter(Content::is_said) {
             turns.read("system", Role::System, system)?;
@@ -97,7 +128,9 @@ impl Messages {
             let Said { role, content } = parse(&place, message)?;
             turns.read(&format!("{place}.content"), role, content)?;
         }
-        conversation(turns.finish()?, &config.defaults)
+        let mut conversation = conversation(turns.finish(ignored), &config.defaults, ignored)?;
+        without_begun_reasoning(&mut conversation, "thinking", ignored);
+        Ok(conversation)
     }
 }
 
@@ -107,6 +140,8 @@ struct Turns {
     messages: Vec<Message>,
     /// Names of the tools that have been called, by id.
     called: HashMap<String, String>,
+    /// Places of blocks that are left out.
+    ignored: Vec<String>,
 }
 
 impl Turns {
@@ -125,11 +160,24 @@ impl Turns {
 
     fn block(&mut self, place: &str, role: Role, json: Json) -> Result<(), ApiError> {
         let kind = json["type"].as_str().unwrap_or_default().to_owned();
+        if !KINDS.contains(&&*kind) && is_of_service(role, &kind) {
+            self.turn(role);
+            self.ignored.push(place.to_owned());
+            return Ok(());
+        }
         match (role, block(place, json)?) {
             // Its last digits differ from session to session: at the beginning of prompts, they would share nothing.
             (Role::System, Block::Text { text })
                 if text.starts_with(BILLING) && text.lines().count() == 1 => {}
             (_, Block::Text { text }) => self.say(role, &text),
+            (_, Block::Document { source, title }) => {
+                let text = document(place, source, &mut self.ignored)?;
+                self.say(role, &titled(title.iter(), text));
+            }
+            (_, Block::SearchResult { source, title, content }) => {
+                let text = joined(&format!("{place}.content"), content, &mut self.ignored)?;
+                self.say(role, &titled([&title, &source], text));
+            }
             (Role::Assistant, Block::Thinking { thinking }) => {
                 let reasoning = self.turn(role).reasoning.get_or_insert_default();
                 if !reasoning.is_empty() {
@@ -138,7 +186,10 @@ impl Turns {
                 *reasoning += &thinking;
             }
             // Only who has encrypted it can read it.
-            (Role::Assistant, Block::RedactedThinking) => drop(self.turn(role)),
+            (Role::Assistant, Block::RedactedThinking) => {
+                self.turn(role);
+                self.ignored.push(place.to_owned());
+            }
             (Role::Assistant, Block::ToolUse { id, name, input }) => {
                 self.called.insert(id.clone(), name.clone());
                 let function = FunctionCall { name, arguments: Json::Object(input) };
@@ -149,7 +200,12 @@ impl Turns {
                     let why = format!("is {tool_use_id:?}, but no `tool_use` before it has this id");
                     return Err(ApiError::invalid(format!("{place}.tool_use_id"), why));
                 };
-                let text = result(place, content, is_error.unwrap_or(false))?;
+                let content = content.unwrap_or(Content::Text(String::new()));
+                let mut text = joined(&format!("{place}.content"), content, &mut self.ignored)?;
+                // Chat templates have no other way to say it.
+                if is_error == Some(true) {
+                    text.insert_str(0, "Error: ");
+                }
                 let (tool_call_id, name) = (Some(tool_use_id), Some(name));
                 self.messages.push(Message { tool_call_id, name, ..Message::new("tool", text) });
             }
@@ -178,8 +234,8 @@ impl Turns {
         }
     }
 
-    /// The messages. Fails if the last one is an answer that cannot be continued.
-    fn finish(mut self) -> Result<Vec<Message>, ApiError> {
+    /// The messages. Names the blocks that are left out in `ignored`.
+    fn finish(mut self, ignored: &mut Vec<String>) -> Vec<Message> {
         for message in &mut self.messages {
             // Most templates know no parts.
             if let chat::Content::Parts(parts) = &message.content
@@ -188,15 +244,8 @@ impl Turns {
                 message.content = chat::Content::Text(message.text().into_owned());
             }
         }
-        match self.messages.last() {
-            Some(last)
-                if last.role == "assistant" && last.reasoning.is_some() && last.tool_calls.is_empty() =>
-            {
-                let why = "ends with an answer that has `thinking` blocks; this server continues only text";
-                Err(ApiError::unsupported("messages", why))
-            }
-            _ => Ok(self.messages),
-        }
+        ignored.append(&mut self.ignored);
+        self.messages
     }
 }
 
@@ -211,22 +260,45 @@ fn block(place: &str, json: Json) -> Result<Block, ApiError> {
     parse(place, json)
 }
 
-fn result(place: &str, content: Option<Content>, is_error: bool) -> Result<String, ApiError> {
-    let text = match content {
-        None => String::new(),
-        Some(Content::Text(text)) => text,
-        Some(Content::Blocks(blocks)) => {
-            let texts = blocks.into_iter().enumerate().map(|(index, json)| {
-                let place = format!("{place}.content[{index}]");
-                let kind = json["type"].as_str().unwrap_or_default().to_owned();
-                match block(&place, json)? {
-                    Block::Text { text } => Ok(text),
-                    _ => Err(ApiError::invalid(place, format!("has the type `{kind}`, expected text"))),
-                }
-            });
-            texts.collect::<Result<Vec<_>, _>>()?.join("\n")
-        }
+/// The texts of a tool's result, or of another block within one. Files are errors; names of other tools are left out.
+fn joined(place: &str, content: Content, ignored: &mut Vec<String>) -> Result<String, ApiError> {
+    let blocks = match content {
+        Content::Text(text) => return Ok(text),
+        Content::Blocks(blocks) => blocks,
     };
-    // Chat templates have no other way to say it.
-    Ok(if is_error { format!("Error: {text}") } else { text })
+    let mut texts = Vec::new();
+    for (index, json) in blocks.into_iter().enumerate() {
+        let place = format!("{place}[{index}]");
+        let kind = json["type"].as_str().unwrap_or_default().to_owned();
+        if is_of_service(Role::User, &kind) {
+            ignored.push(place);
+            continue;
+        }
+        texts.push(match block(&place, json)? {
+            Block::Text { text } => text,
+            Block::Document { source, title } => titled(title.iter(), document(&place, source, ignored)?),
+            Block::SearchResult { source, title, content } => {
+                titled([&title, &source], joined(&format!("{place}.content"), content, ignored)?)
+            }
+            _ => return Err(ApiError::invalid(place, format!("has the type `{kind}`, expected text"))),
+        });
+    }
+    Ok(texts.join("\n"))
+}
+
+fn document(place: &str, source: Source, ignored: &mut Vec<String>) -> Result<String, ApiError> {
+    match source {
+        Source::Text { data } => Ok(data),
+        Source::Content { content } => joined(&format!("{place}.source.content"), content, ignored),
+        Source::File => {
+            let why =
+                "is a file or an address; this server takes text only, such as a source of the type `text`";
+            Err(ApiError::unsupported(format!("{place}.source"), why))
+        }
+    }
+}
+
+/// A text below its titles.
+fn titled<'a>(titles: impl IntoIterator<Item = &'a String>, text: String) -> String {
+    titles.into_iter().cloned().chain([text]).collect::<Vec<_>>().join("\n")
 }

@@ -11,6 +11,7 @@ use super::ANTHROPIC;
 use super::request::{self, Asked, Length, Prompt, Uncounted};
 use crate::answer::joined;
 use crate::call::{self, Sampling, count_tokens};
+use crate::constraint::Constraint;
 use crate::error::ApiError;
 use crate::fields::Read;
 use crate::http::{Routes, with_ignored};
@@ -70,11 +71,12 @@ fn shapes() -> [(&'static str, Value); 5] {
     ]
 }
 
-async fn handle(read: Read<(Length, Prompt, Sampling)>) -> Result<Response, ApiError> {
+async fn handle(read: Read<(Length, Prompt, Constraint, Sampling)>) -> Result<Response, ApiError> {
     let served = read.served().await?;
-    let (length, prompt, sampling) = read.body;
+    let (length, prompt, constraint, sampling) = read.body;
     let mut request = length.request(sampling, &read.app.config.defaults.params)?;
     let Asked { conversation, format, shows_thinking, ignored } = request::ask(prompt, &read.app.config)?;
+    let format = constraint.or(format)?;
     request.input = conversation.into();
     let stop_sequences = request.params.stop.clone();
     let answers = call::submit(&read.app, &served, &read.client, "messages", vec![request], format).await?;

@@ -11,17 +11,17 @@ use serde_json::{Map, Value as Json};
 use super::conversation::Messages;
 use crate::call::Sampling;
 use crate::config::{Config, Limits};
+use crate::constraint::Format;
 use crate::conversation::{function, parse, with_tools};
 use crate::error::{ApiError, Kind};
 use crate::fields::{Group, Within, at_most};
-use crate::openai::conversation::Format;
 
 pub(super) type Prompt = (Messages, Tools, Manner);
 
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct Length {
-    /// Tokens of the answer, at most.
-    max_tokens: Within<1, { usize::MAX }>,
+    /// Tokens of the answer, at most; -1 is any number.
+    max_tokens: MaxTokens,
     /// 0 takes the most likely token.
     #[schemars(range(min = 0.0, max = 1.0))]
     temperature: Option<f32>,
@@ -31,6 +31,27 @@ pub(super) struct Length {
 }
 
 impl Group for Length {}
+
+/// Tokens, at most.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "expected an integer from 1, or -1 for no limit")]
+enum MaxTokens {
+    Some(Within<1, { usize::MAX }>),
+    Any(Unlimited),
+}
+
+/// -1.
+#[derive(Deserialize, JsonSchema)]
+#[serde(try_from = "i8")]
+struct Unlimited;
+
+impl TryFrom<i8> for Unlimited {
+    type Error = &'static str;
+
+    fn try_from(number: i8) -> Result<Unlimited, &'static str> {
+        (number == -1).then_some(Unlimited).ok_or("expected -1")
+    }
+}
 
 /// Fields of the answer, which change no count of the prompt's tokens.
 #[derive(Deserialize, JsonSchema)]
@@ -55,9 +76,7 @@ pub(super) struct Manner {
     context_management: ContextManagement,
 }
 
-impl Group for Manner {
-    const REFUSED: &'static [&'static str] = &["container", "mcp_servers"];
-}
+impl Group for Manner {}
 
 /// The prompt of a call, and how it is answered.
 pub(super) struct Asked {
@@ -72,7 +91,8 @@ struct Thinking {
     #[serde(rename = "type")]
     kind: ThinkingKind,
     #[serde(default)]
-    budget_tokens: Option<u64>,
+    #[schemars(with = "Option<u64>")]
+    budget_tokens: Option<Json>,
     #[serde(default)]
     display: Option<Display>,
 }
@@ -129,7 +149,10 @@ impl Length {
             return Err(ApiError::invalid("temperature", format!("is {found}, expected 0 to 1")));
         }
         let mut request = sampling.one_over(defaults)?;
-        request.params.max_tokens = Some(self.max_tokens.0);
+        request.params.max_tokens = match self.max_tokens {
+            MaxTokens::Some(most) => Some(most.0),
+            MaxTokens::Any(Unlimited) => None,
+        };
         request.params.temperature = self.temperature.unwrap_or(defaults.temperature);
         Ok(request)
     }
@@ -137,7 +160,7 @@ impl Length {
 
 pub(super) fn ask((messages, tools, manner): Prompt, config: &Config) -> Result<Asked, ApiError> {
     let mut ignored = Vec::new();
-    let conversation = messages.read(config)?;
+    let conversation = messages.read(config, &mut ignored)?;
     let mut conversation = tools.give(conversation, &config.limits, &mut ignored)?;
     let (format, shows_thinking) = manner.read(&mut conversation.variables, &mut ignored)?;
     Ok(Asked { conversation, format, shows_thinking, ignored })
@@ -244,12 +267,13 @@ impl Tools {
         let Tools { tools, tool_choice } = self;
         at_most("tools", &tools, limits.tools)?;
         let mut strict = Vec::new();
-        let read = |(index, json)| {
-            let (tool, is_strict) = tool(index, json, ignored)?;
+        let mut read = |(index, json)| {
+            let Some((tool, is_strict)) = tool(index, json, ignored)? else { return Ok(None) };
             strict.extend(tool["function"]["name"].as_str().filter(|_| is_strict).map(str::to_owned));
-            Ok(tool)
+            Ok(Some(tool))
         };
-        let tools: Vec<Json> = tools.into_iter().enumerate().map(read).collect::<Result<_, ApiError>>()?;
+        let tools = tools.into_iter().enumerate().filter_map(|tool| read(tool).transpose());
+        let tools: Vec<Json> = tools.collect::<Result<_, ApiError>>()?;
         let Some(ToolChoice { kind, name, disable_parallel_tool_use }) = tool_choice else {
             return with_tools(conversation, tools, Some(Choice::Auto), true, strict);
         };
@@ -266,14 +290,19 @@ impl Tools {
     }
 }
 
-/// A tool in OpenAI's shape, and whether it is strict.
-fn tool(index: usize, json: Json, ignored: &mut Vec<String>) -> Result<(Json, bool), ApiError> {
+/// A tool in OpenAI's shape, and whether it is strict. None if Anthropic would run it, or knows how it is called.
+fn tool(index: usize, json: Json, ignored: &mut Vec<String>) -> Result<Option<(Json, bool)>, ApiError> {
     let place = format!("tools[{index}]");
-    if let Some(kind) = json["type"].as_str().filter(|&kind| kind != "custom") {
-        let why = format!(
-            "has the type `{kind}`, which this server does not have; it takes tools of the type `custom`"
-        );
-        return Err(ApiError::unsupported(place, why));
+    match json["type"].as_str() {
+        None | Some("custom") => {}
+        Some("function") => {
+            let why = "is in OpenAI's shape, expected {\"name\": …, \"input_schema\": …}";
+            return Err(ApiError::invalid(place, why));
+        }
+        Some(_) => {
+            ignored.push(place);
+            return Ok(None);
+        }
     }
     let Tool { name, description, input_schema, strict, others } = parse(&place, json)?;
     for (field, value) in others {
@@ -284,5 +313,5 @@ fn tool(index: usize, json: Json, ignored: &mut Vec<String>) -> Result<(Json, bo
         }
     }
     let tool = function(&name, description.as_deref(), Some(input_schema.into()));
-    Ok((tool, strict.unwrap_or(false)))
+    Ok(Some((tool, strict.unwrap_or(false))))
 }

@@ -13,6 +13,7 @@ use crate::app::App;
 use crate::config::Config;
 use crate::error::{ApiError, Kind};
 use crate::keys::Client;
+use crate::origin::{Origin, is_host};
 
 /// Paths that need no key: they tell nothing of the model or its users.
 const OPEN: [&str; 5] = ["/", "/health", "/ready", "/v1/health", "/favicon.ico"];
@@ -21,7 +22,9 @@ pub(crate) async fn guard(State(app): State<Arc<App>>, mut request: Request, nex
     let headers = request.headers();
     // HTTP/1.0 has no hosts: load balancers ask so for the health, browsers never do.
     let has_host = request.version() > Version::HTTP_10 || headers.contains_key(header::HOST);
-    let is_for_us = || if has_host { check_host(&app.config, headers) } else { Ok(()) };
+    // A foreign page has no key.
+    let has_keys = !app.keys.read().is_empty();
+    let is_for_us = || if has_host && !has_keys { check_host(&app.config, headers) } else { Ok(()) };
     if let Err(error) = check_once(headers).and_then(|()| is_for_us()) {
         return error.into_response();
     }
@@ -30,10 +33,12 @@ pub(crate) async fn guard(State(app): State<Arc<App>>, mut request: Request, nex
         return preflight(origin, headers);
     }
     if origin.is_none() && is_foreign(headers) {
-        let name = text(headers, header::ORIGIN).unwrap_or_default();
-        let message = format!(
-            "pages of {name} may not use this server; start it with --cors-origin {name} to allow it"
-        );
+        let message = match text(headers, header::ORIGIN).unwrap_or_default().parse::<Origin>() {
+            Ok(name) => format!(
+                "pages of {name} may not use this server; start it with --cors-origin {name} to allow it"
+            ),
+            Err(expected) => format!("the header `Origin` cannot be read: {expected}"),
+        };
         return ApiError::new(Kind::Forbidden, message).into_response();
     }
     let is_open = OPEN.contains(&request.uri().path()) || request.uri().path().starts_with("/page/");
@@ -88,13 +93,17 @@ fn check_host(config: &Config, headers: &HeaderMap) -> Result<(), ApiError> {
     let host = text(headers, header::HOST).unwrap_or_default();
     let name =
         host.parse::<Authority>().map(|authority| authority.host().to_ascii_lowercase()).unwrap_or_default();
-    let listed = config.hosts.iter().any(|own| own == "*" || own.eq_ignore_ascii_case(&name));
+    let listed = config.hosts.iter().any(|own| is_host(own, &name));
     if listed || is_own_name(&name) {
         return Ok(());
     }
-    let message = format!(
-        "the host {host:?} is not one of this server's; start it with --host-name {name} to allow it"
-    );
+    let message = if name.is_empty() {
+        format!("the header `Host` is {host:?}, expected the name or the address of this server")
+    } else {
+        format!(
+            "the host {host:?} is not one of this server's; start it with --host-name {name}, or with keys, to allow it"
+        )
+    };
     Err(ApiError::new(Kind::Invalid, message))
 }
 
@@ -103,25 +112,15 @@ fn is_own_name(name: &str) -> bool {
     name == "localhost" || name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
 }
 
+/// Schemes of programs on this machine that show pages of their own, which no site can have. ollama lets in the same.
+const PROGRAMS: [&str; 5] = ["app", "file", "tauri", "vscode-file", "vscode-webview"];
+
 fn allowed_origin(config: &Config, headers: &HeaderMap) -> Option<HeaderValue> {
     let origin = headers.get(header::ORIGIN)?;
-    let text = origin.to_str().ok()?;
-    let is_allowed = |own: &String| match &**own {
-        "*" => true,
-        "localhost" => is_local(text),
-        own => own == text,
-    };
-    config.origins.iter().any(is_allowed).then(|| origin.clone())
-}
-
-/// Whether a page of this origin comes from this machine, whatever its port.
-fn is_local(origin: &str) -> bool {
-    let authority = origin.split_once("://").and_then(|(_, rest)| rest.parse::<Authority>().ok());
-    authority.is_some_and(|authority| {
-        let host = authority.host();
-        let ip: Option<IpAddr> = host.trim_matches(['[', ']']).parse().ok();
-        host == "localhost" || ip.is_some_and(|ip| ip.is_loopback())
-    })
+    let page: Origin = origin.to_str().ok()?.parse().ok()?;
+    let is_program = matches!(&page, Origin::Page { scheme, .. } if PROGRAMS.contains(&&**scheme));
+    let is_local = is_program && config.address.ip().is_loopback();
+    (is_local || config.origins.iter().any(|own| own.allows(&page))).then(|| origin.clone())
 }
 
 /// Whether a page of another site sends this. Its browser would not show it the answer, but the work would be done.
@@ -146,7 +145,8 @@ fn preflight(origin: Option<HeaderValue>, asked: &HeaderMap) -> Response {
 }
 
 /// Headers that pages of allowed origins may read.
-const EXPOSED: HeaderValue = HeaderValue::from_static("x-ignored-fields, request-id, retry-after");
+const EXPOSED: HeaderValue =
+    HeaderValue::from_static("x-ignored-fields, x-model-used, request-id, retry-after");
 
 fn with_origin(mut response: Response, origin: Option<HeaderValue>) -> Response {
     if let Some(origin) = origin {

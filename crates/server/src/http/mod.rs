@@ -31,7 +31,10 @@ pub(crate) fn open_part(part: Result<Path<String>, PathRejection>) -> Result<Str
 /// Names the fields of a request that this server does not know.
 const IGNORED: HeaderName = HeaderName::from_static("x-ignored-fields");
 
-/// Names in that header, and bytes of each, at most.
+/// Names the model that answers to a name that none has.
+const MODEL_USED: HeaderName = HeaderName::from_static("x-model-used");
+
+/// Names in the header of ignored fields, and bytes of each, at most.
 const MAX_NAMES: usize = 32;
 
 /// Names of ignored parts of fields, for the header.
@@ -77,7 +80,12 @@ impl Routes {
     ) -> Routes {
         let handler = async move |mut read: Read<B>| -> Result<Response, ApiError> {
             let ignored = std::mem::take(&mut read.ignored);
+            let (app, model) = (read.app.clone(), read.model.clone());
             let mut response = handler(read).await?;
+            let used = model.and_then(|name| app.models.used_for(&name));
+            if let Some(Ok(used)) = used.map(HeaderValue::from_str) {
+                response.headers_mut().insert(MODEL_USED, used);
+            }
             let own = response.extensions_mut().remove::<Ignored>().unwrap_or_default();
             Ok(with_ignored_header(response, own.0.into_iter().chain(ignored)))
         };

@@ -14,12 +14,12 @@ use super::props::settings;
 use crate::answer::{Pace, joined, prompt_progress, prompt_timings, timings, tokens_text};
 use crate::app::App;
 use crate::call::{self, Sampling};
+use crate::constraint::Constraint;
 use crate::error::ApiError;
 use crate::fields::{Group, Read, Within, at_most};
 use crate::http::Routes;
 use crate::keys::Client;
 use crate::models::Served;
-use crate::openai::conversation::Constraint;
 use crate::openai::logprobs;
 use crate::prompts::Prompts;
 use crate::shape;
@@ -95,10 +95,12 @@ pub(super) fn routes() -> Routes {
 async fn handle(read: Read<(Prompt, Manner)>) -> Result<Response, ApiError> {
     let served = read.served().await?;
     let (Prompt { prompt }, manner) = read.body;
-    answer(prompt, manner, &read.app, served, &read.client).await
+    answer("prompt", prompt, manner, &read.app, served, &read.client).await
 }
 
+/// Errors of the prompt name the field `input_field`.
 pub(super) async fn answer(
+    input_field: &'static str,
     prompts: Prompts,
     (options, constraint, sampling): Manner,
     app: &Arc<App>,
@@ -111,7 +113,7 @@ pub(super) async fn answer(
     request.params.draw_logprobs = options.post_sampling_probs;
     request.progress = options.return_progress;
     let (params, requests) = (request.params.clone(), prompts.requests(&request));
-    let mut answers = call::submit(app, &served, client, "prompt", requests, constraint.or(None)?).await?;
+    let mut answers = call::submit(app, &served, client, input_field, requests, constraint.or(None)?).await?;
     let (is_stream, n, prompts) = (options.stream, answers.n, std::mem::take(&mut answers.prompts));
     let (pending, written) = (vec![Pending::default(); n], vec![Value::Null; n]);
     let writer = CompletionWriter { served, options, params, prompts, pending, written };

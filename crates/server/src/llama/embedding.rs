@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::LLAMA;
-use crate::embedding::Texts;
+use crate::embedding::{Cut, Texts, Truncation};
 use crate::error::ApiError;
 use crate::fields::{Group, Read, Within};
 use crate::http::Routes;
@@ -39,13 +39,14 @@ pub(super) fn routes() -> Routes {
     Routes::default().post(embed.answers_with::<Vec<Datum>>(), handle)
 }
 
-async fn handle(read: Read<Body>) -> Result<Response, ApiError> {
+async fn handle(read: Read<(Body, Truncation)>) -> Result<Response, ApiError> {
     let encoder = read.encoder().await?;
-    let Body { content, input, .. } = read.body;
+    let (Body { content, input, .. }, truncation) = read.body;
+    let cut = truncation.cut(Cut::Never)?;
     let param = if content.is_none() && input.is_some() { "input" } else { "content" };
     let texts =
         content.or(input).ok_or_else(|| ApiError::invalid("content", "is missing; expected texts"))?;
-    let (embeddings, _) = texts.embed(param, None, &encoder, &read.app, &read.client).await?;
+    let (embeddings, _) = texts.embed(param, None, cut, &encoder, &read.app, &read.client).await?;
     let one = |(index, embedding)| Datum { index, embedding: [embedding] };
     let answer: Vec<Datum> = embeddings.into_iter().enumerate().map(one).collect();
     Ok(Json(answer).into_response())

@@ -11,12 +11,13 @@ use engine::Params;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokenizer::{Detokenizer, Kind, Tokenizer};
 
 use crate::answer::{joined, token_text};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::fields::{Group, MAX_VALUES, Read};
-use crate::http::Routes;
+use crate::http::{Routes, with_ignored};
 use crate::models::Held;
 use crate::openai::conversation;
 use crate::openapi::Protocol;
@@ -174,15 +175,29 @@ async fn detokenize(read: Read<Detokenize>) -> Result<Response, ApiError> {
         return Err(ApiError::invalid("tokens", format!("has the id {id}, expected ids below {n_vocab}")));
     }
     let _admission = app.admit(&client, 1)?;
-    let content = app.blocking(move || served.tokenizer().decode(&ids)).await?;
+    let content = app.blocking(move || text_with_specials(served.tokenizer(), &ids)).await?;
     Ok(Json(json!({ "content": content })).into_response())
+}
+
+/// The text of tokens that `/tokenize` splits into them: special tokens are written as they are read.
+fn text_with_specials(tokenizer: &Tokenizer, ids: &[u32]) -> String {
+    let mut detokenizer = Detokenizer::new(tokenizer);
+    let mut text = String::new();
+    for &id in ids {
+        if tokenizer.kind(id).is_some_and(Kind::is_special) {
+            text += &detokenizer.finish();
+            text += tokenizer.token_text(id).unwrap_or_default();
+        }
+        text += &detokenizer.push(id);
+    }
+    text + &detokenizer.finish()
 }
 
 async fn apply_template(read: Read<conversation::Prompt>) -> Result<Response, ApiError> {
     let served = read.served().await?;
-    let (conversation, _) = conversation::read(read.body, &read.app.config)?;
+    let (conversation, _, ignored) = conversation::read(read.body, &read.app.config)?;
     let _admission = read.app.admit(&read.client, 1)?;
     let prompt = read.app.blocking(move || served.model.prompt_text(conversation)).await?;
     let prompt = prompt.map_err(|error| ApiError::from_model(error, "messages", "response_format"))?;
-    Ok(Json(json!({ "prompt": prompt })).into_response())
+    Ok(with_ignored(Json(json!({ "prompt": prompt })).into_response(), ignored))
 }

@@ -12,6 +12,7 @@ use tokenizer::Encode;
 use tokio::sync::oneshot;
 
 use super::ModelInfo;
+use crate::embedding::Cut;
 use crate::error::{ApiError, FAILED};
 use crate::metrics::Stats;
 
@@ -61,11 +62,44 @@ impl Encoder {
         self.file.config().pooling == Some(Pooling::Rank)
     }
 
-    /// The tokens of `text`; `param` is its field, for errors. This takes a while and must not block the threads of the async
-    /// runtime.
-    pub(crate) fn encode(&self, text: &str, param: &str) -> Result<Vec<u32>, ApiError> {
-        self.check_bytes(text.len(), param)?;
-        Ok(self.file.tokenizer().encode(text, Encode { add_special: true, parse_special: false }))
+    /// The tokens of `text`, as many as the model reads if it may be `cut`; `param` is its field, for errors. This takes a while and
+    /// must not block the threads of the async runtime.
+    pub(crate) fn encode(&self, text: &str, cut: Cut, param: &str) -> Result<Vec<u32>, ApiError> {
+        // So many bytes have at least as many tokens as the model reads: others need not be encoded.
+        let bytes = self.n_ctx.saturating_mul(self.file.tokenizer().longest_token().max(1));
+        let text = match cut {
+            Cut::Never => {
+                self.check_bytes(text.len(), param)?;
+                text
+            }
+            Cut::End => &text[..text.floor_char_boundary(bytes)],
+            Cut::Start(_) => &text[text.ceil_char_boundary(text.len().saturating_sub(bytes))..],
+        };
+        let encode = Encode { add_special: true, parse_special: false };
+        Ok(self.fitting(self.file.tokenizer().encode(text, encode), cut))
+    }
+
+    /// The tokens that stay of `text` if it may be cut. Tokens at the ends that the model has around every text stay.
+    pub(crate) fn fitting(&self, mut text: Vec<u32>, cut: Cut) -> Vec<u32> {
+        let most = match cut {
+            Cut::Never => return text,
+            Cut::End => self.n_ctx,
+            Cut::Start(most) => most.min(self.n_ctx),
+        };
+        let excess = text.len().saturating_sub(most);
+        if excess == 0 {
+            return text;
+        }
+        let tokenizer = self.file.tokenizer();
+        let around = tokenizer.encode("", Encode { add_special: true, parse_special: false });
+        let begins = usize::from(!around.is_empty() && text.first() == around.first()).min(most);
+        let ends = usize::from(!around.is_empty() && text.last() == around.last()).min(most - begins);
+        let from = match cut {
+            Cut::Start(_) => begins,
+            _ => text.len() - ends - excess,
+        };
+        text.drain(from..from + excess);
+        text
     }
 
     /// The tokens by which `document` is scored for `query`; `param` is its field, for errors. This takes a while and must not
@@ -96,14 +130,18 @@ impl Encoder {
         ApiError { message, ..ApiError::too_long(found, n_ctx) }.at(param)
     }
 
-    /// The embedding of each text, of Euclidean length 1. As [`Encoder::compute`].
+    /// The first `width` values of the embedding of each text, of Euclidean length 1. As [`Encoder::compute`].
     pub(crate) async fn embeddings(
         &self,
         texts: Vec<Vec<u32>>,
+        width: usize,
         param: impl Fn(usize) -> String,
     ) -> Embeddings {
         let mut embeddings = self.compute(texts, param).await?;
-        embeddings.iter_mut().for_each(|embedding| Normalization::P(2).apply(embedding));
+        for embedding in &mut embeddings {
+            embedding.truncate(width);
+            Normalization::P(2).apply(embedding);
+        }
         Ok(embeddings)
     }
 

@@ -188,6 +188,8 @@ pub(crate) struct Models {
     entries: Vec<Arc<Entry>>,
     /// Further names of the first one; `*` is any name that none has.
     aliases: Vec<String>,
+    /// A name that no model has is an error, even if there is one model.
+    is_strict: bool,
     /// Models that are loaded at once.
     max_loaded: usize,
     /// Held while a model is loaded. Callers wait in order of arrival, so that no model waits forever for one that is asked for all the time.
@@ -198,35 +200,49 @@ impl Models {
     pub(crate) fn new(
         models: Vec<(String, ModelSource)>,
         aliases: Vec<String>,
+        is_strict: bool,
         max_loaded: usize,
     ) -> std::io::Result<Models> {
         let entry = |(name, source)| Entry::new(name, source).map(Arc::new);
         let entries = models.into_iter().map(entry).collect::<Result<_, _>>()?;
-        Ok(Models { entries, aliases, max_loaded, loading: Arc::default() })
+        Ok(Models { entries, aliases, is_strict, max_loaded, loading: Arc::default() })
     }
 
-    /// The entry called `name`; without a name the first one.
+    /// The entry of this name. Clients of ollama's protocol ask by the names of its lists at all endpoints.
+    fn named(&self, name: &str) -> Option<&Arc<Entry>> {
+        let called = |name| self.entries.iter().find(move |entry| entry.name == name);
+        let is_alias = || self.aliases.iter().any(|alias| alias == name);
+        let named = called(name).or_else(|| called(name.strip_suffix(":latest")?));
+        named.or_else(|| self.entries.first().filter(|_| is_alias()))
+    }
+
+    /// The entry that answers to a name that none has.
+    fn stand_in(&self) -> Option<&Arc<Entry>> {
+        let answers_to_any = self.aliases.iter().any(|alias| alias == "*");
+        let is_only = self.entries.len() == 1 && !self.is_strict;
+        self.entries.first().filter(|_| answers_to_any || is_only)
+    }
+
+    /// The name of the model that answers to `name`, which none has.
+    pub(crate) fn used_for(&self, name: &str) -> Option<&str> {
+        let stand_in = self.stand_in().filter(|_| self.named(name).is_none())?;
+        Some(&stand_in.name)
+    }
+
+    /// The entry called `name`, or that which stands in for it; without a name the first one.
     fn find(&self, name: Option<&str>) -> Result<&Arc<Entry>, ApiError> {
         let found = match name {
             None => self.entries.first(),
-            Some(name) => {
-                let is_alias = self.aliases.iter().any(|alias| alias == "*" || alias == name);
-                let called = |name| self.entries.iter().find(move |entry| entry.name == name);
-                // Clients of ollama's protocol ask by the names of its lists at all endpoints.
-                let named = called(name).or_else(|| called(name.strip_suffix(":latest")?));
-                named.or_else(|| self.entries.first().filter(|_| is_alias))
-            }
+            Some(name) => self.named(name).or_else(|| self.stand_in()),
         };
-        found.ok_or_else(|| {
-            let names: Vec<&str> = self.entries.iter().map(|entry| &*entry.name).collect();
-            let message = format!(
-                "there is no model `{}`; there {} {}",
-                name.unwrap_or_default(),
-                if names.len() == 1 { "is" } else { "are" },
-                names.join(", ")
-            );
-            ApiError::new(Kind::NoModel, message).at("model")
-        })
+        found.ok_or_else(|| self.unknown(name.unwrap_or_default()))
+    }
+
+    pub(crate) fn unknown(&self, name: &str) -> ApiError {
+        let names: Vec<&str> = self.entries.iter().map(|entry| &*entry.name).collect();
+        let are = if names.len() == 1 { "is" } else { "are" };
+        let message = format!("there is no model `{name}`; there {are} {}", names.join(", "));
+        ApiError::new(Kind::NoModel, message).at("model")
     }
 
     /// The model called `name`, loaded if it is not; without a name the first one.

@@ -10,7 +10,8 @@ use super::options::Text;
 use super::writer::{Endpoint, Writer};
 use super::{Named, OLLAMA, model};
 use crate::call;
-use crate::conversation::conversation;
+use crate::constraint::Constraint;
+use crate::conversation::{Said, conversation, without_begun_reasoning};
 use crate::error::{ApiError, Kind};
 use crate::fields::{Group, Read, asks, at_most};
 use crate::http::{Routes, with_ignored};
@@ -22,7 +23,7 @@ struct Chat {
     /// The conversation; without it, the model is loaded.
     #[serde(default)]
     #[schemars(extend("items" = { "$ref": "#/components/schemas/OllamaMessage" }), with = "Vec<Json>")]
-    messages: Vec<Message>,
+    messages: Vec<Said>,
 }
 
 impl Group for Chat {}
@@ -37,19 +38,19 @@ pub(super) fn routes() -> Routes {
     Routes::default().post(chat, handle)
 }
 
-async fn handle(mut read: Read<(Named, Text, Chat, Tools)>) -> Result<Response, ApiError> {
-    let old = read.body.0.name.take();
-    let (model, name) = model(&read, old).await?;
+async fn handle(read: Read<(Named, (Text, Constraint), Chat, Tools)>) -> Result<Response, ApiError> {
+    let (model, name) = model(&read).await?;
     let served = model.generator()?;
-    let Read { app, client, body: (_, text, chat, tools), .. } = read;
-    let (mut options, ignored) = text.read(&app)?;
-    let messages = messages(chat.messages, app.config.limits.messages)?;
+    let Read { app, client, body: (_, (text, constraint), chat, tools), .. } = read;
+    let (mut options, mut ignored) = text.read(constraint, &app)?;
+    let messages = messages(Said::messages(chat.messages), app.config.limits.messages)?;
     let writer = Writer::new(Endpoint::Chat, name, served.clone());
     if messages.is_empty() {
         return Ok(with_ignored(writer.loaded(), ignored));
     }
-    let conversation = conversation(messages, &app.config.defaults)?;
-    let mut conversation = tools.give(conversation, &app.config.limits)?;
+    let conversation = conversation(messages, &app.config.defaults, &mut ignored)?;
+    let mut conversation = tools.give(conversation, &app.config.limits, &mut ignored)?;
+    without_begun_reasoning(&mut conversation, "thinking", &mut ignored);
     // Arguments are objects in this protocol.
     conversation.calls = Calls::Whole;
     if let Some(think) = options.think.take() {

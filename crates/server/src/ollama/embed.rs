@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::writer::nanoseconds;
 use super::{Named, OLLAMA, model};
-use crate::embedding::{Item, Texts};
+use crate::embedding::{Cut, Item, Texts, Truncation};
 use crate::error::ApiError;
 use crate::fields::{Group, Read};
 use crate::http::Routes;
@@ -19,23 +19,18 @@ use crate::http::Routes;
 struct Input {
     /// One text or several.
     input: Option<OneOrMany>,
-    /// Only the number that the model has.
+    /// Only the first so many values of embeddings.
     dimensions: Option<usize>,
 }
 
-impl Group for Input {
-    /// Texts are never truncated, whatever it says.
-    const IGNORED: &'static [&'static str] = &["truncate"];
-}
+impl Group for Input {}
 
 #[derive(Deserialize, JsonSchema)]
 struct Prompt {
     prompt: String,
 }
 
-impl Group for Prompt {
-    const IGNORED: &'static [&'static str] = &["truncate"];
-}
+impl Group for Prompt {}
 
 /// One string or several.
 #[derive(Deserialize, JsonSchema)]
@@ -72,30 +67,30 @@ pub(super) fn routes() -> Routes {
         .post(old.answers_with::<OldAnswer>(), handle_old)
 }
 
-async fn handle(mut read: Read<(Named, Input)>) -> Result<Response, ApiError> {
+async fn handle(read: Read<(Named, Input, Truncation)>) -> Result<Response, ApiError> {
     let began = Instant::now();
-    let old = read.body.0.name.take();
-    let (model, name) = model(&read, old).await?;
+    let (model, name) = model(&read).await?;
     let loaded = began.elapsed();
     let encoder = model.encoder()?;
-    let Input { input, dimensions } = read.body.1;
+    let (_, Input { input, dimensions }, truncation) = read.body;
+    let cut = truncation.cut(Cut::End)?;
     let texts = match input {
         None => Texts::Many(Vec::new()),
         Some(OneOrMany::One(text)) => Texts::One(Item::Text(text)),
         Some(OneOrMany::Many(texts)) => Texts::Many(texts.into_iter().map(Item::Text).collect()),
     };
-    let embedded = texts.embed("input", dimensions, &encoder, &read.app, &read.client);
+    let embedded = texts.embed("input", dimensions, cut, &encoder, &read.app, &read.client);
     let (embeddings, prompt_eval_count) = embedded.await?;
     let (total_duration, load_duration) = (nanoseconds(began.elapsed()), nanoseconds(loaded));
     Ok(Json(Answer { model: name, embeddings, total_duration, load_duration, prompt_eval_count })
         .into_response())
 }
 
-async fn handle_old(mut read: Read<(Named, Prompt)>) -> Result<Response, ApiError> {
-    let old = read.body.0.name.take();
-    let (model, _) = model(&read, old).await?;
+async fn handle_old(read: Read<(Named, Prompt, Truncation)>) -> Result<Response, ApiError> {
+    let (model, _) = model(&read).await?;
     let encoder = model.encoder()?;
-    let texts = Texts::One(Item::Text(read.body.1.prompt));
-    let (mut embeddings, _) = texts.embed("prompt", None, &encoder, &read.app, &read.client).await?;
+    let (_, Prompt { prompt }, truncation) = read.body;
+    let (texts, cut) = (Texts::One(Item::Text(prompt)), truncation.cut(Cut::End)?);
+    let (mut embeddings, _) = texts.embed("prompt", None, cut, &encoder, &read.app, &read.client).await?;
     Ok(Json(OldAnswer { embedding: embeddings.pop().unwrap_or_default() }).into_response())
 }

@@ -10,10 +10,12 @@ use super::options::{Options, Text};
 use super::writer::{Endpoint, Writer};
 use super::{Named, OLLAMA, model};
 use crate::call;
+use crate::constraint::Constraint;
 use crate::conversation::conversation;
 use crate::error::ApiError;
 use crate::fields::{Group, Read};
 use crate::http::{Routes, with_ignored};
+use crate::infill::Marks;
 use crate::prompts::Prompts;
 use crate::sse;
 
@@ -22,6 +24,9 @@ struct Generate {
     /// Without it, the model is loaded.
     #[serde(default)]
     prompt: String,
+    /// The answer is the text between the prompt and this one, by a model that was trained for it.
+    #[serde(default)]
+    suffix: String,
     /// A message of the system before it.
     #[serde(default)]
     system: String,
@@ -32,7 +37,7 @@ struct Generate {
 
 impl Group for Generate {
     /// `context` is deprecated, since `/api/chat` continues a conversation.
-    const REFUSED: &'static [&'static str] = &["images", "suffix", "template", "context"];
+    const REFUSED: &'static [&'static str] = &["images", "template", "context"];
 }
 
 pub(super) fn routes() -> Routes {
@@ -44,27 +49,32 @@ pub(super) fn routes() -> Routes {
     Routes::default().post(generate, handle)
 }
 
-async fn handle(mut read: Read<(Named, Text, Generate)>) -> Result<Response, ApiError> {
-    let old = read.body.0.name.take();
-    let (model, name) = model(&read, old).await?;
+async fn handle(read: Read<(Named, Text, Constraint, Generate)>) -> Result<Response, ApiError> {
+    let (model, name) = model(&read).await?;
     let served = model.generator()?;
-    let Read { app, client, body: (_, text, Generate { prompt, system, raw }), .. } = read;
-    let (options, ignored) = text.read(&app)?;
+    let Read { app, client, body: (_, text, constraint, generate), .. } = read;
+    let Generate { prompt, suffix, system, raw } = generate;
+    let (options, mut ignored) = text.read(constraint, &app)?;
     if raw && !system.is_empty() {
         return Err(ApiError::invalid("system", "is given with `raw`, which uses no chat template"));
     }
     let writer = Writer::new(Endpoint::Generate, name, served.clone());
-    if prompt.is_empty() {
+    if prompt.is_empty() && suffix.is_empty() {
         return Ok(with_ignored(writer.loaded(), ignored));
     }
     let Options { mut request, format, think, is_stream } = options;
-    let (field, requests) = if raw {
+    let (field, requests) = if !suffix.is_empty() {
+        // No template has a place for it.
+        ignored.extend((!system.is_empty()).then(|| "system".to_owned()));
+        let marks = Marks::new(&served, "suffix")?;
+        ("prompt", Prompts::text(prompt).before(&suffix, &marks).requests(&request))
+    } else if raw {
         ("prompt", Prompts::text(prompt).requests(&request))
     } else {
         let system = Some(system).filter(|text| !text.is_empty());
         let system = system.map(|text| Message::new("system", text));
         let messages = system.into_iter().chain([Message::new("user", prompt)]);
-        let mut conversation = conversation(messages.collect(), &app.config.defaults)?;
+        let mut conversation = conversation(messages.collect(), &app.config.defaults, &mut ignored)?;
         if let Some(think) = think {
             conversation.variables.extend(think.variables(&app, &served).await?);
         }

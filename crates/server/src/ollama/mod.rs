@@ -64,6 +64,7 @@ async fn unmanaged(request: Request) -> ApiError {
 #[derive(Deserialize, JsonSchema)]
 struct Named {
     /// The older name of `model`.
+    #[expect(dead_code, reason = "the model of a call is read with its body")]
     name: Option<String>,
 }
 
@@ -72,16 +73,15 @@ impl Group for Named {
 }
 
 /// The model as the client calls it, if it does, and the name to look for; none is the first model.
-fn names(app: &App, model: Option<String>, old: Option<String>) -> (Option<String>, Option<String>) {
-    let typed = model.or(old).filter(|name| !name.is_empty());
+fn names(app: &App, typed: Option<String>) -> (Option<String>, Option<String>) {
     let same = |own: &&str| typed.as_deref().is_some_and(|typed| tagged(typed) == tagged(own));
     let own = app.models.list().map(|(name, _)| name).find(same).map(str::to_owned);
     (typed.clone(), own.or(typed))
 }
 
 /// The model of a call, and its name as the client calls it.
-async fn model<B>(read: &Read<B>, old: Option<String>) -> Result<(Model, String), ApiError> {
-    let (typed, name) = names(&read.app, read.model.clone(), old);
+async fn model<B>(read: &Read<B>) -> Result<(Model, String), ApiError> {
+    let (typed, name) = names(&read.app, read.model.clone());
     let model = read.app.models.get(name.as_deref()).await?;
     let typed = typed.unwrap_or_else(|| model.name.clone());
     Ok((model, typed))

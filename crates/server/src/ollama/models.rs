@@ -86,8 +86,8 @@ async fn list(
 }
 
 async fn show(read: Read<(Named, Show)>) -> Result<Response, ApiError> {
-    let Read { app, model, body: (Named { name: old }, Show { verbose }), .. } = read;
-    let (typed, name) = names(&app, model, old);
+    let Read { app, model, body: (_, Show { verbose }), .. } = read;
+    let (typed, name) = names(&app, model);
     let (own, held) = app.models.look(name.as_deref()).await?;
     let name = typed.unwrap_or_else(|| own.to_owned());
     // Looking at a model does not load it.

@@ -10,10 +10,10 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::app::App;
 use crate::call::Sampling;
+use crate::constraint::{Constraint, Format};
 use crate::error::{ApiError, Kind};
 use crate::fields::{Body, Fields, Group, Properties, Within};
 use crate::models::Served;
-use crate::openai::conversation::Format;
 use crate::openapi::object;
 
 #[derive(Deserialize, JsonSchema)]
@@ -71,7 +71,7 @@ pub(super) enum Effort {
 
 impl Text {
     /// How to answer, and the names of the options that are ignored.
-    pub(super) fn read(self, app: &App) -> Result<(Options, Vec<String>), ApiError> {
+    pub(super) fn read(self, constraint: Constraint, app: &App) -> Result<(Options, Vec<String>), ApiError> {
         let Text { options, format, think, stream, logprobs, top_logprobs } = self;
         let mut fields = Fields::new(options);
         // Zero and less are any number of tokens.
@@ -82,7 +82,9 @@ impl Text {
         }
         let mut request = Sampling::take(&mut fields)?.one_over(&app.config.defaults.params)?;
         request.params.logprobs = logprobs.then(|| top_logprobs.map_or(0, |top| top.0));
-        let (format, is_stream) = (self::format(format)?, stream.unwrap_or(true));
+        let inner = Constraint::take(&mut fields)?;
+        let format = constraint.or(inner.or(self::format(format)?)?)?;
+        let is_stream = stream.unwrap_or(true);
         let ignored = fields.finish()?.into_iter().map(|name| format!("options.{name}")).collect();
         Ok((Options { request, format, think, is_stream }, ignored))
     }

@@ -8,15 +8,16 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::conversation::{self, Format, Prompt};
+use super::conversation::{self, Prompt};
 use super::logprobs::token_json;
 use super::{Head, OPENAI, StreamOptions, finish_reason};
 use crate::answer::{Pace, Totals, joined, prompt_progress, prompt_timings, timings, tokens_text};
 use crate::app::App;
 use crate::call::{self, Sampling};
+use crate::constraint::Format;
 use crate::error::{ApiError, Kind};
 use crate::fields::{Group, Read, Within};
-use crate::http::Routes;
+use crate::http::{Routes, with_ignored};
 use crate::sse::{self, Out, Writer};
 use crate::{id, shape};
 
@@ -48,8 +49,7 @@ pub(super) struct Output {
 }
 
 impl Group for Output {
-    const REFUSED: &'static [&'static str] =
-        &["functions", "function_call", "audio", "prediction", "web_search_options"];
+    const REFUSED: &'static [&'static str] = &["audio"];
 }
 
 pub(super) type Body = (Output, Prompt, Sampling);
@@ -67,17 +67,19 @@ pub(super) fn routes() -> Routes {
     };
     let choice = |name: &str, text: Value| {
         let logprobs = json!(["null", { "content": ["#TokenLogprobs"], "refusal": "any" }]);
-        let reason = "=stop|=length|=tool_calls|null";
+        let reason = "=stop|=length|=tool_calls|=function_call|null";
         json!([{ "index": "integer", name: text, "logprobs": logprobs, "finish_reason": reason }])
     };
+    let function = json!({ "name?": "string", "arguments?": "string" });
     let message = json!({
         "role": "=assistant", "content": "string|null", "refusal": "any", "reasoning_content?": "string",
-        "tool_calls?": ["#ToolCall"],
+        "tool_calls?": ["#ToolCall"], "function_call?": function,
     });
-    let function = json!({ "name?": "string", "arguments?": "string" });
-    let call = json!({ "index": "integer", "id?": "string", "type?": "=function", "function": function });
+    let call =
+        json!({ "index": "integer", "id?": "string", "type?": "=function", "function": function.clone() });
     let delta = json!({
         "role?": "=assistant", "content?": "string|null", "reasoning_content?": "string", "tool_calls?": [call],
+        "function_call?": function,
     });
     let answer = json!({ "choices": choice("message", message), "usage": "#Usage" });
     let chunk =
@@ -89,10 +91,18 @@ pub(super) fn routes() -> Routes {
         .shapes(conversation::shapes())
 }
 
-pub(super) fn read(
-    (output, prompt, sampling): Body,
-    app: &App,
-) -> Result<(Request, Format, Output), ApiError> {
+/// A call that has been read.
+pub(super) struct Call {
+    pub(super) request: Request,
+    format: Format,
+    output: Output,
+    /// The answer has a `function_call` in place of `tool_calls`.
+    has_functions: bool,
+    /// Names of what is left out.
+    pub(super) ignored: Vec<String>,
+}
+
+pub(super) fn read((output, prompt, sampling): Body, app: &App) -> Result<Call, ApiError> {
     let top = output.top_logprobs.map_or(0, |top| top.0);
     if top > 0 && !output.logprobs {
         return Err(ApiError::invalid("top_logprobs", "needs `logprobs`: true"));
@@ -102,33 +112,36 @@ pub(super) fn read(
         let message = "`modalities`: this server writes text only";
         return Err(ApiError::new(Kind::Unsupported, message).at("modalities"));
     }
-    let (conversation, format) = conversation::read(prompt, &app.config)?;
+    let has_functions = prompt.1.are_functions();
+    let (conversation, format, ignored) = conversation::read(prompt, &app.config)?;
     let mut request = sampling.over(&app.config.defaults.params)?;
     request.input = conversation.into();
     request.params.logprobs = output.logprobs.then_some(top);
     request.progress = output.return_progress;
-    Ok((request, format, output))
+    Ok(Call { request, format, output, has_functions, ignored })
 }
 
 async fn handle(read: Read<Body>) -> Result<Response, ApiError> {
     let served = read.served().await?;
-    let (request, format, output) = self::read(read.body, &read.app)?;
+    let Call { request, format, output, has_functions, ignored } = self::read(read.body, &read.app)?;
     let answers = call::submit(&read.app, &served, &read.client, "messages", vec![request], format).await?;
     let is_stream = output.stream;
     let writer = ChatWriter {
         prompt: answers.prompts.first().filter(|_| output.verbose).map(|ids| tokens_text(&served, ids)),
         head: Head::new("chatcmpl-", served),
         output,
+        has_functions,
         choices: (0..answers.n).map(|_| Choice::default()).collect(),
         totals: Totals::default(),
         times: Value::Null,
     };
-    sse::respond(writer, answers, is_stream).await
+    Ok(with_ignored(sse::respond(writer, answers, is_stream).await?, ignored))
 }
 
 struct ChatWriter {
     head: Head,
     output: Output,
+    has_functions: bool,
     prompt: Option<String>,
     choices: Vec<Choice>,
     totals: Totals,
@@ -167,30 +180,33 @@ impl Choice {
         json!({ "content": std::mem::take(&mut self.logprobs), "refusal": null })
     }
 
-    fn finish_reason(&self, reason: &StopReason) -> &'static str {
+    fn finish_reason(&self, reason: &StopReason, has_functions: bool) -> &'static str {
         match finish_reason(reason) {
+            "stop" if self.calls > 0 && !self.is_calling && has_functions => "function_call",
             "stop" if self.calls > 0 && !self.is_calling => "tool_calls",
             other => other,
         }
     }
 
     /// The whole answer, number `index`.
-    fn json(&mut self, index: usize, reason: &StopReason) -> Value {
-        let Answer { reasoning, content, tool_calls } = std::mem::take(&mut self.answer);
+    fn json(&mut self, index: usize, reason: &StopReason, has_functions: bool) -> Value {
+        let Answer { reasoning, content, mut tool_calls } = std::mem::take(&mut self.answer);
         let has_calls = !tool_calls.is_empty();
         let content = (!content.is_empty() || !has_calls).then_some(content);
         let mut message = json!({ "role": "assistant", "content": content, "refusal": null });
         if !reasoning.is_empty() {
             message["reasoning_content"] = reasoning.into();
         }
-        if has_calls {
+        if has_calls && has_functions {
+            message["function_call"] = json!(tool_calls.swap_remove(0).function);
+        } else if has_calls {
             let calls = tool_calls.into_iter().map(|call| {
                 let id = call.id.unwrap_or_else(|| id::new("call_"));
                 json!({ "id": id, "type": "function", "function": call.function })
             });
             message["tool_calls"] = calls.collect();
         }
-        let (logprobs, reason) = (self.take_logprobs(), self.finish_reason(reason));
+        let (logprobs, reason) = (self.take_logprobs(), self.finish_reason(reason, has_functions));
         json!({ "index": index, "message": message, "logprobs": logprobs, "finish_reason": reason })
     }
 }
@@ -219,18 +235,19 @@ impl Writer for ChatWriter {
                 choice.count(&part);
                 if !out.is_stream {
                     choice.answer.push(part);
-                } else if let Some(delta) = delta_json(part) {
+                } else if let Some(delta) = delta_json(part, self.has_functions) {
                     let (logprobs, pace) = (choice.take_logprobs(), choice.pace);
                     out.data(&self.timed(self.chunk(index, delta, logprobs, None), || pace.timings()));
                 }
             }
             DeltaKind::End(end) => {
                 if out.is_stream {
-                    let (logprobs, finish) = (choice.take_logprobs(), choice.finish_reason(&end.reason));
+                    let (logprobs, finish) =
+                        (choice.take_logprobs(), choice.finish_reason(&end.reason, self.has_functions));
                     let chunk = self.chunk(index, json!({}), logprobs, Some(finish));
                     out.data(&self.verbose(self.timed(chunk, || timings(&end.usage))));
                 } else {
-                    choice.written = choice.json(index, &end.reason);
+                    choice.written = choice.json(index, &end.reason, self.has_functions);
                 }
                 self.totals.add(&end);
                 self.times = timings(&end.usage);
@@ -281,8 +298,14 @@ impl ChatWriter {
     }
 }
 
-fn delta_json(part: Part) -> Option<Value> {
+fn delta_json(part: Part, has_functions: bool) -> Option<Value> {
     Some(match part {
+        Part::ToolCallBegin { name, .. } if has_functions => {
+            json!({ "function_call": { "name": name, "arguments": "" } })
+        }
+        Part::ToolCallArguments { json, .. } if has_functions => {
+            json!({ "function_call": { "arguments": json } })
+        }
         Part::Reasoning(text) => json!({ "reasoning_content": text }),
         Part::Content(text) | Part::ToolCallBroken { text, .. } => json!({ "content": text }),
         Part::ToolCallBegin { index, name, id } => {

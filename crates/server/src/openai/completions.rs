@@ -10,14 +10,15 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokenizer::{Detokenizer, Tokenizer};
 
-use super::conversation::Constraint;
 use super::logprobs::CompletionLogprobs;
 use super::{Head, OPENAI, StreamOptions, finish_reason};
 use crate::answer::{Totals, prompt_progress};
 use crate::call::{self, Sampling};
+use crate::constraint::Constraint;
 use crate::error::ApiError;
 use crate::fields::{Group, Read, Within};
 use crate::http::Routes;
+use crate::infill::Marks;
 use crate::models::Served;
 use crate::prompts::Prompts;
 use crate::shape;
@@ -27,6 +28,8 @@ use crate::sse::{self, Out, Writer};
 struct Completion {
     /// One prompt or several.
     prompt: Prompts,
+    /// The answer is the text between the prompt and this one, by a model that was trained for it.
+    suffix: Option<String>,
     /// Texts begin with their prompts.
     #[serde(default)]
     echo: bool,
@@ -45,9 +48,7 @@ struct Completion {
     return_progress: bool,
 }
 
-impl Group for Completion {
-    const REFUSED: &'static [&'static str] = &["suffix"];
-}
+impl Group for Completion {}
 
 pub(super) fn routes() -> Routes {
     let paths = &["/v1/completions", "/completions"];
@@ -90,7 +91,15 @@ async fn handle(read: Read<(Completion, Constraint, Sampling)>) -> Result<Respon
         let why = "is not supported by this server; leave it out";
         return Err(ApiError::unsupported("best_of", why));
     }
-    let requests = body.prompt.requests(&request);
+    let suffix = body.suffix.filter(|suffix| !suffix.is_empty());
+    if suffix.is_some() && body.echo {
+        return Err(ApiError::invalid("echo", "is given with `suffix`; choose one"));
+    }
+    let prompts = match suffix {
+        None => body.prompt,
+        Some(suffix) => body.prompt.before(&suffix, &Marks::new(&served, "suffix")?),
+    };
+    let requests = prompts.requests(&request);
     let mut answers = call::submit(&read.app, &served, &read.client, "prompt", requests, format).await?;
     let writer = CompletionWriter {
         head: Head::new("cmpl-", served),

@@ -1,14 +1,14 @@
 //! A conversation in OpenAI's shape.
 
-use chat::{Choice, Message};
-use grammar::Source;
+use chat::Choice;
 use rustorch::Ending;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
 
 use crate::config::{Config, Limits};
-use crate::conversation::{RESERVED_VARIABLES, conversation, with_tools};
+use crate::constraint::{Constraint, Format};
+use crate::conversation::{RESERVED_VARIABLES, Said, conversation, with_tools, without_begun_reasoning};
 use crate::error::{ApiError, Kind};
 use crate::fields::{Group, at_most};
 
@@ -18,7 +18,7 @@ pub(crate) type Prompt = (Conversation, Tools, Constraint);
 pub(crate) struct Conversation {
     /// The conversation; a last message of the assistant is continued.
     #[schemars(with = "Vec<Json>", extend("minItems" = 1, "items" = { "$ref": "#/components/schemas/Message" }))]
-    messages: Vec<Message>,
+    messages: Vec<Said>,
     /// For the chat template; `none` turns reasoning off.
     reasoning_effort: Option<String>,
     /// More variables of the chat template.
@@ -28,8 +28,6 @@ pub(crate) struct Conversation {
     add_generation_prompt: Option<bool>,
     /// Whether the last message is continued.
     continue_final_message: Option<bool>,
-    /// The language of the answer.
-    response_format: Option<ResponseFormat>,
 }
 
 impl Group for Conversation {}
@@ -44,6 +42,11 @@ pub(crate) struct Tools {
     tool_choice: Option<ToolChoice>,
     /// Whether an answer may have several calls.
     parallel_tool_calls: Option<bool>,
+    /// The older form of `tools`: the answer has a `function_call`.
+    #[serde(default)]
+    functions: Vec<Json>,
+    /// The older form of `tool_choice`.
+    function_call: Option<FunctionChoice>,
 }
 
 impl Group for Tools {}
@@ -63,6 +66,8 @@ enum ToolChoice {
 pub(super) enum Mode {
     None,
     Auto,
+    /// `any` is Mistral's name.
+    #[serde(alias = "any")]
     Required,
 }
 
@@ -82,40 +87,11 @@ struct Named {
 }
 
 #[derive(Deserialize, JsonSchema)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum ResponseFormat {
-    Text,
-    JsonObject {
-        /// `value` is the name of Hugging Face's clients.
-        #[serde(default, alias = "value")]
-        schema: Option<Json>,
-    },
-    JsonSchema {
-        json_schema: NamedSchema,
-    },
+#[serde(untagged, expecting = "expected \"none\", \"auto\" or {\"name\": …}")]
+enum FunctionChoice {
+    Mode(Mode),
+    Named(Named),
 }
-
-#[derive(Deserialize, JsonSchema)]
-struct NamedSchema {
-    #[serde(default)]
-    schema: Option<Json>,
-}
-
-/// The language of the answer; one of them.
-#[derive(Deserialize, JsonSchema)]
-pub(crate) struct Constraint {
-    /// The answer is JSON with this schema.
-    json_schema: Option<Json>,
-    /// The answer follows this grammar (GBNF).
-    grammar: Option<String>,
-    /// The answer matches this regular expression.
-    guided_regex: Option<String>,
-}
-
-impl Group for Constraint {}
-
-/// The language of an answer, and the field that asks for it.
-pub(crate) type Format = Option<(&'static str, Source)>;
 
 /// The [shapes](crate::openapi::shape) of messages and tools.
 pub(super) fn shapes() -> [(&'static str, Json); 3] {
@@ -148,17 +124,20 @@ pub(super) fn shapes() -> [(&'static str, Json); 3] {
     ]
 }
 
+/// The conversation, the language of its answer, and the names of what is left out.
 pub(crate) fn read(
     (body, tools, constraint): Prompt,
     config: &Config,
-) -> Result<(rustorch::Conversation, Format), ApiError> {
+) -> Result<(rustorch::Conversation, Format, Vec<String>), ApiError> {
     at_most("messages", &body.messages, config.limits.messages)?;
-    let conversation = conversation(body.messages, &config.defaults)?;
-    let mut conversation = tools.give(conversation, &config.limits)?;
+    let mut ignored = Vec::new();
+    let conversation = conversation(Said::messages(body.messages), &config.defaults, &mut ignored)?;
+    let mut conversation = tools.give(conversation, &config.limits, &mut ignored)?;
     conversation.variables.extend(variables(body.chat_template_kwargs, body.reasoning_effort.as_deref())?);
-    let format = constraint.or(format(body.response_format)?)?;
+    let format = constraint.or(None)?;
     conversation.ending = ending(body.add_generation_prompt, body.continue_final_message, &conversation)?;
-    Ok((conversation, format))
+    without_begun_reasoning(&mut conversation, "reasoning_content", &mut ignored);
+    Ok((conversation, format, ignored))
 }
 
 /// The end of the prompt, under the names of vLLM and transformers.
@@ -185,34 +164,48 @@ fn ending(
 }
 
 impl Tools {
-    /// Gives the tools to a conversation.
+    /// Whether they are in the older form.
+    pub(crate) fn are_functions(&self) -> bool {
+        !self.functions.is_empty()
+    }
+
+    /// Gives the tools to a conversation. Those that a service would run are left out, and named in `ignored`.
     pub(crate) fn give(
         self,
         conversation: rustorch::Conversation,
         limits: &Limits,
+        ignored: &mut Vec<String>,
     ) -> Result<rustorch::Conversation, ApiError> {
-        let Tools { tools, tool_choice, parallel_tool_calls } = self;
-        at_most("tools", &tools, limits.tools)?;
-        for (index, tool) in tools.iter().enumerate() {
-            if let Some(kind) = tool["type"].as_str().filter(|kind| *kind != "function") {
-                return Err(not_a_function(index, kind));
+        let are_functions = self.are_functions();
+        let Tools { tools, tool_choice, parallel_tool_calls, functions, function_call } = self;
+        if are_functions && !tools.is_empty() {
+            return Err(ApiError::invalid("functions", "is given with `tools`; choose one"));
+        }
+        let (name, given) = if are_functions { ("functions", functions) } else { ("tools", tools) };
+        at_most(name, &given, limits.tools)?;
+        let mut tools = Vec::new();
+        for (index, tool) in given.into_iter().enumerate() {
+            let is_function = are_functions || tool["type"].as_str().is_none_or(|kind| kind == "function");
+            match is_function {
+                true if are_functions => tools.push(json!({ "type": "function", "function": tool })),
+                true => tools.push(tool),
+                false => ignored.push(format!("tools[{index}]")),
             }
         }
-        let choice = match tool_choice {
-            None => Some(Choice::Auto),
-            Some(ToolChoice::Mode(mode)) => mode.choice(),
-            Some(ToolChoice::Named { function }) => Some(Choice::Named(function.name)),
+        let choice = match (tool_choice, function_call) {
+            (Some(ToolChoice::Named { function: named }), _) | (None, Some(FunctionChoice::Named(named))) => {
+                Some(Choice::Named(named.name))
+            }
+            (Some(ToolChoice::Mode(mode)), _) | (None, Some(FunctionChoice::Mode(mode))) => mode.choice(),
+            (None, None) => Some(Choice::Auto),
         };
         let functions = tools.iter().map(|tool| &tool["function"]);
         let strict = functions.filter(|function| function["strict"] == Json::Bool(true));
         let strict = strict.filter_map(|function| function["name"].as_str()).map(str::to_owned).collect();
-        with_tools(conversation, tools, choice, parallel_tool_calls.unwrap_or(true), strict)
+        // The older form of an answer has one call.
+        let is_parallel = parallel_tool_calls.unwrap_or(true) && !are_functions;
+        with_tools(conversation, tools, choice, is_parallel, strict)
     }
-}
-
-pub(super) fn not_a_function(index: usize, kind: &str) -> ApiError {
-    let why = format!("has the type `{kind}`; this server calls functions only");
-    ApiError::unsupported(format!("tools[{index}]"), why)
 }
 
 /// Variables of the chat template: those of the client, and how much the model should reason.
@@ -232,40 +225,4 @@ pub(super) fn variables(
         variables.insert("reasoning_effort".into(), effort.into());
     }
     Ok(variables)
-}
-
-fn format(format: Option<ResponseFormat>) -> Result<Format, ApiError> {
-    let name = "response_format";
-    let source = match format {
-        None | Some(ResponseFormat::Text) => return Ok(None),
-        Some(ResponseFormat::JsonObject { schema: None }) => Source::JsonObject,
-        Some(
-            ResponseFormat::JsonObject { schema: Some(schema) }
-            | ResponseFormat::JsonSchema { json_schema: NamedSchema { schema: Some(schema) } },
-        ) => Source::from_schema(schema),
-        Some(ResponseFormat::JsonSchema { json_schema: NamedSchema { schema: None } }) => {
-            return Err(ApiError::invalid("response_format.json_schema.schema", "is missing").at(name));
-        }
-    };
-    Ok(Some((name, source)))
-}
-
-impl Constraint {
-    /// The constraint `own` of a protocol, or this one. Fails if there are two.
-    pub(crate) fn or(self, own: Format) -> Result<Format, ApiError> {
-        let all = [
-            ("json_schema", self.json_schema.map(Source::from_schema)),
-            ("grammar", self.grammar.filter(|text| !text.is_empty()).map(Source::Gbnf)),
-            ("guided_regex", self.guided_regex.map(Source::Regex)),
-        ];
-        let all = all.into_iter().filter_map(|(name, source)| Some((name, source?)));
-        let mut all = own.into_iter().chain(all);
-        match (all.next(), all.next()) {
-            (Some((first, _)), Some((second, _))) => {
-                let message = format!("both `{first}` and `{second}` are given; choose one");
-                Err(ApiError::new(Kind::Invalid, message).at(second))
-            }
-            (found, _) => Ok(found),
-        }
-    }
 }

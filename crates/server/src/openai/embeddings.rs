@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::OPENAI;
-use crate::embedding::Texts;
+use crate::embedding::{Cut, Texts, Truncation};
 use crate::error::ApiError;
 use crate::fields::{Group, Read};
 use crate::http::Routes;
@@ -20,7 +20,7 @@ struct Body {
     input: Texts,
     #[serde(default)]
     encoding_format: Encoding,
-    /// Only the number that the model has.
+    /// Only the first so many values of embeddings.
     dimensions: Option<usize>,
 }
 
@@ -88,10 +88,11 @@ pub(super) fn routes() -> Routes {
     Routes::default().post(embed.answers_with::<Answer<'_>>(), handle)
 }
 
-async fn handle(read: Read<Body>) -> Result<Response, ApiError> {
+async fn handle(read: Read<(Body, Truncation)>) -> Result<Response, ApiError> {
     let encoder = read.encoder().await?;
-    let Body { input, encoding_format, dimensions } = read.body;
-    let embedded = input.embed("input", dimensions, &encoder, &read.app, &read.client);
+    let (Body { input, encoding_format, dimensions }, truncation) = read.body;
+    let cut = truncation.cut(Cut::Never)?;
+    let embedded = input.embed("input", dimensions, cut, &encoder, &read.app, &read.client);
     let (embeddings, tokens) = embedded.await?;
     let answer = Answer {
         object: "list",

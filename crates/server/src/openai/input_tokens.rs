@@ -26,8 +26,9 @@ pub(super) fn routes() -> Routes {
 
 async fn count_chat(read: Read<chat::Body>) -> Result<Response, ApiError> {
     let Read { app, client, model, body, .. } = read;
-    let (request, ..) = chat::read(body, &app)?;
-    count(Read { app, client, model, body: request.input, ignored: Vec::new() }, "messages").await
+    let chat::Call { request, ignored, .. } = chat::read(body, &app)?;
+    let read = Read { app, client, model, body: request.input, ignored: Vec::new() };
+    Ok(with_ignored(count(read, "messages").await?, ignored))
 }
 
 async fn count_response(read: Read<responses::Body>) -> Result<Response, ApiError> {

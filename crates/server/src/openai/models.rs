@@ -52,7 +52,12 @@ async fn describe_one(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let (name, held) = app.models.look(Some(&open_part(id)?)).await?;
+    let id = open_part(id)?;
+    // A list of names does not have those for which a model stands in.
+    if app.models.used_for(&id).is_some() {
+        return Err(app.models.unknown(&id));
+    }
+    let (name, held) = app.models.look(Some(&id)).await?;
     let is_anthropic = anthropic::is_spoken(uri.path(), &headers);
     let describe = if is_anthropic { anthropic::describe_model } else { describe };
     Ok(Json(describe(&app, name, held)).into_response())

@@ -59,7 +59,7 @@ fn app() -> Arc<App> {
         ("ranks".to_owned(), encoder("F32-bert-reranker")),
     ];
     let config = Config::new(SocketAddr::from(([127, 0, 0, 1], 0)));
-    Arc::new(App::new(config, Models::new(models, Vec::new(), 4).expect("threads")))
+    Arc::new(App::new(config, Models::new(models, Vec::new(), false, 4).expect("threads")))
 }
 
 /// The schema that a reference names.

@@ -176,7 +176,14 @@ fn each_model_is_asked_for_what_it_does() {
         ("/v1/embeddings", json!({ "model": "embeds", "input": [["a"]] }), "input"),
         ("/v1/embeddings", json!({ "model": "embeds", "input": [[1, 2], []] }), "input[1]"),
         ("/v1/embeddings", json!({ "model": "embeds", "input": [4_000_000] }), "input"),
-        ("/v1/embeddings", json!({ "model": "embeds", "input": "a", "dimensions": 3 }), "dimensions"),
+        ("/v1/embeddings", json!({ "model": "embeds", "input": "a", "dimensions": 4096 }), "dimensions"),
+        ("/v1/embeddings", json!({ "model": "embeds", "input": "a", "dimensions": 0 }), "dimensions"),
+        ("/v1/embeddings", json!({ "model": "embeds", "input": "a", "truncate": "MIDDLE" }), "truncate"),
+        (
+            "/v1/embeddings",
+            json!({ "model": "embeds", "input": "a", "truncate_prompt_tokens": 0 }),
+            "truncate_prompt_tokens",
+        ),
         ("/v1/embeddings", json!({ "model": "embeds", "input": "a b ".repeat(9000) }), "input"),
         ("/v1/embeddings", json!({ "model": "embeds", "input": ["a", "a b ".repeat(300)] }), "input[1]"),
         (
@@ -203,4 +210,80 @@ fn each_model_is_asked_for_what_it_does() {
         let error = server.post(path, &body).error(400);
         assert_eq!(error["param"], param, "{path}: {error}");
     }
+}
+
+/// The same with a token at the end of every text.
+fn ending_encoder() -> Embedder {
+    let (_, spec) = fixtures::encoders().into_iter().find(|(own, _)| own == "F32-bert").expect("a model");
+    let mut file = fixtures::Spec::file(&spec);
+    let key = b"tokenizer.ggml.add_eos_token";
+    let at = file.windows(key.len()).position(|bytes| bytes == key).expect("a key") + key.len();
+    // After the key is its type, a boolean.
+    assert_eq!(file[at..at + 5], [7, 0, 0, 0, 0]);
+    file[at + 4] = 1;
+    let file = Gguf::from_bytes(file.into()).expect("a good file");
+    let model = Arc::new(Model::embedding(file, None).expect("a good model"));
+    Embedder::new(model, cpu(), EmbedderOptions { n_ctx: None, n_batch: 64 }).expect("it fits")
+}
+
+/// The tokens around a text stay: a cut text is a shorter one.
+#[test]
+fn long_texts_are_cut_where_that_is_asked_for() {
+    let models =
+        vec![("begins".into(), encoder("F32-bert").into()), ("ends".into(), ending_encoder().into())];
+    let server = Running::serve(models, |_| {});
+    for (model, around) in [("begins", 1), ("ends", 2)] {
+        let embed = |path: &str, more: Json| {
+            let mut body = json!({ "model": model });
+            for (name, value) in more.as_object().expect("an object") {
+                body[name] = value.clone();
+            }
+            server.post(path, &body)
+        };
+        let one = |more: Json| embed("/v1/embeddings", more).json()["data"][0]["embedding"].clone();
+        let text = |n: usize| format!("b{} b", " a".repeat(n - 2));
+        let longest = 512 - around;
+        embed("/v1/embeddings", json!({ "input": text(longest) })).json();
+        let begin = one(json!({ "input": format!("b{}", " a".repeat(longest - 1)) }));
+        let end = one(json!({ "input": format!("{}b", "a ".repeat(longest - 1)) }));
+        assert_ne!(begin, end);
+        for n in [longest + 1, 2 * longest, 20_000] {
+            let text = text(n);
+            for truncate in [json!(true), json!("END"), json!("end")] {
+                assert_eq!(
+                    one(json!({ "input": text, "truncate": truncate })),
+                    begin,
+                    "{model} {n} {truncate}"
+                );
+            }
+            assert_eq!(one(json!({ "input": text, "truncate": "START" })), end, "{model} {n}");
+            assert_eq!(one(json!({ "input": text, "truncate_prompt_tokens": -1 })), end, "{model} {n}");
+            // ollama cuts unless it is told not to.
+            assert_eq!(embed("/api/embed", json!({ "input": text })).json()["embeddings"][0], begin);
+            assert_eq!(embed("/api/embeddings", json!({ "prompt": text })).json()["embedding"], begin);
+            assert_eq!(embed("/api/embed", json!({ "input": text, "truncate": false })).status, 400);
+            let own = embed("/embedding", json!({ "content": text, "truncate": true })).json();
+            assert_eq!(own[0]["embedding"][0], begin);
+            for none in [json!(null), json!(false), json!("NONE")] {
+                embed("/v1/embeddings", json!({ "input": text, "truncate": none })).error(400);
+            }
+        }
+        let last = one(json!({ "input": "a b c d", "truncate_prompt_tokens": around + 2 }));
+        assert_eq!(last, one(json!({ "input": "c d" })));
+    }
+}
+
+#[test]
+fn fewer_dimensions_are_the_first_ones_at_length_one() {
+    let server = server();
+    let answer = server
+        .post("/v1/embeddings", &json!({ "model": "embeds", "input": TEXTS[0], "dimensions": 3 }))
+        .json();
+    let mut expected = expected(&TEXTS[..1])[0][..3].to_vec();
+    Normalization::P(2).apply(&mut expected);
+    let found = floats(&answer["data"][0]["embedding"]);
+    assert!(
+        found.len() == 3 && found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-6),
+        "{found:?} {expected:?}"
+    );
 }

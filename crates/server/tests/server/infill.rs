@@ -63,3 +63,31 @@ fn a_model_without_marks_does_not_fill_in() {
     let error: Json = serde_json::from_str(&answer.body).expect("JSON");
     assert_eq!((answer.status, &error["error"]["type"]), (400, &json!("invalid_request_error")));
 }
+
+/// `suffix` of OpenAI's older endpoint and of ollama's asks for the same.
+#[test]
+fn a_suffix_makes_the_prompt_one_of_a_gap() {
+    let server = Running::serve(vec![("demo".into(), engine(model(), None).into())], |_| {});
+    let gap = server.post("/infill", &gap(json!({}))).json();
+    let body = json!({ "prompt": "x = ", "suffix": ";", "max_tokens": 2, "temperature": 0 });
+    let answer = server.post("/v1/completions", &body).json();
+    assert_eq!(answer["choices"][0]["text"], gap["content"]);
+    assert_eq!(answer["usage"]["prompt_tokens"], gap["tokens_evaluated"]);
+    let several = json!({ "prompt": ["x = ", "y"], "suffix": ";", "max_tokens": 2, "temperature": 0 });
+    let several = server.post("/v1/completions", &several).json();
+    assert_eq!(several["choices"][0]["text"], gap["content"]);
+    let options = json!({ "num_predict": 2, "temperature": 0 });
+    for raw in [false, true] {
+        let body =
+            json!({ "prompt": "x = ", "suffix": ";", "raw": raw, "stream": false, "options": options });
+        let answer = server.post("/api/generate", &body).json();
+        assert_eq!(answer["response"], gap["content"]);
+        assert_eq!(answer["prompt_eval_count"], gap["tokens_evaluated"]);
+    }
+    let echo = json!({ "prompt": "x = ", "suffix": ";", "echo": true });
+    assert_eq!(server.post("/v1/completions", &echo).error(400)["param"], "echo");
+    // Without marks there is no gap; an empty suffix is none.
+    let plain = Running::new();
+    assert_eq!(plain.post("/v1/completions", &body).error(400)["param"], "suffix");
+    plain.post("/v1/completions", &json!({ "prompt": "x", "suffix": "", "max_tokens": 2 })).json();
+}

@@ -211,8 +211,9 @@ fn errors_have_llama_servers_shape() {
     let long = error(&server.post(COMPLETION, &spain(json!({ "prompt": "word ".repeat(600) }))), 400);
     assert_eq!((&long["type"], &long["n_ctx"]), (&json!("exceed_context_size_error"), &json!(512)));
     assert!(long["n_prompt_tokens"].as_u64().is_some_and(|n| n > 512));
+    let strict = Running::with(|config| config.strict_model = true);
     assert_eq!(
-        error(&server.post(COMPLETION, &spain(json!({ "model": "x" }))), 404)["type"],
+        error(&strict.post(COMPLETION, &spain(json!({ "model": "x" }))), 404)["type"],
         "not_found_error"
     );
     error(&server.get(COMPLETION), 405);
@@ -335,4 +336,18 @@ fn a_single_token_has_a_rate_too() {
     let server = Running::new();
     let answer = server.post("/completion", &json!({ "prompt": "The capital", "n_predict": 1 })).json();
     assert!(answer["timings"].as_object().expect("times").values().all(Json::is_number), "{answer}");
+}
+
+#[test]
+fn tokens_and_texts_are_inverse() {
+    let server = Running::new();
+    for text in ["<s>Hi</s>", "Hi", "<|user|>\nnaïve</s>\n 中", "</s></s>", ""] {
+        for add_special in [false, true] {
+            let body = json!({ "content": text, "add_special": add_special });
+            let tokens = server.post("/tokenize", &body).json()["tokens"].clone();
+            let begin = if add_special { "<s>" } else { "" };
+            let joined = server.post("/detokenize", &json!({ "tokens": tokens })).json()["content"].clone();
+            assert_eq!(joined, format!("{begin}{text}"), "{tokens}");
+        }
+    }
 }

@@ -48,7 +48,9 @@ fn wrong_fields_are_named() {
         (json!({ "logprobs": true, "top_logprobs": 21 }), "top_logprobs"),
         (json!({ "tool_choice": "perhaps", "tools": [{}] }), "tool_choice"),
         (json!({ "tool_choice": "required" }), "tool_choice"),
-        (json!({ "tools": [{ "type": "custom", "custom": { "name": "a" } }] }), "tools[0]"),
+        // A service would run it.
+        (json!({ "tool_choice": "required", "tools": [{ "type": "web_search" }] }), "tool_choice"),
+        (json!({ "functions": [{ "name": "f" }], "tools": [{ "function": { "name": "f" } }] }), "functions"),
         (json!({ "tool_choice": "nonsense" }), "tool_choice"),
         (json!({ "modalities": ["text", "audio"] }), "modalities"),
         (json!({ "response_format": { "type": "xml" } }), "response_format"),
@@ -58,7 +60,6 @@ fn wrong_fields_are_named() {
         (json!({ "grammar": "root ::= \"a\"", "guided_regex": "a" }), "guided_regex"),
         (json!({ "seed": 0.5 }), "seed"),
         (json!({ "chat_template_kwargs": { "messages": [] } }), "chat_template_kwargs"),
-        (json!({ "functions": [{}] }), "functions"),
     ];
     for (fields, param) in wrong {
         let error = server.post(CHAT, &chat(fields.clone())).error(400);
@@ -104,16 +105,17 @@ fn what_is_no_request_is_refused() {
     server.send("POST", CHAT, &[JSON], b"\xff\xfe").error(400);
     let deep = format!("{{\"messages\":{}{}}}", "[".repeat(200), "]".repeat(200));
     server.send("POST", CHAT, &[JSON], deep.as_bytes()).error(400);
-    server.send("POST", CHAT, &[("content-type", "text/plain")], b"{}").error(415);
+    server.send("POST", CHAT, &[("content-type", "image/png")], b"{}").error(415);
     server.get(CHAT).error(405);
     server.get("/v1/nothing").error(404);
     // No text in UTF-8.
     server.get("/v1/models/%ff").error(400);
     server.get("/page/%ff").error(400);
-    assert_eq!(server.post(CHAT, &chat(json!({ "model": "gpt-4" }))).error(404)["code"], "model_not_found");
+    let strict = Running::with(|config| config.strict_model = true);
+    assert_eq!(strict.post(CHAT, &chat(json!({ "model": "gpt-4" }))).error(404)["code"], "model_not_found");
     // Refused before they are read, and yet the answers arrive.
     let long = vec![b' '; 4 << 20];
-    server.send("POST", CHAT, &[("content-type", "text/plain")], &long).error(415);
+    server.send("POST", CHAT, &[("content-type", "image/png")], &long).error(415);
     server.send("POST", "/v1/nothing", &[JSON], &long).error(404);
     Running::with(|config| config.keys = Keys::new(["one"])).send("POST", CHAT, &[JSON], &long).error(401);
     let small = Running::with(|config| config.limits.body = 1000);
@@ -153,7 +155,7 @@ fn only_who_has_a_key_is_served() {
 fn other_hosts_and_origins_are_kept_out() {
     let server = Running::with(|config| {
         config.hosts = vec!["models.example".into()];
-        config.origins = vec!["https://good.example".into()];
+        config.origins = vec!["https://good.example".parse().expect("an origin")];
     });
     let get = |headers: &[(&str, &str)]| server.send("GET", "/v1/models", headers, b"");
     get(&[("host", "evil.example:8080")]).error(400);
@@ -186,10 +188,15 @@ fn other_hosts_and_origins_are_kept_out() {
 
 #[test]
 fn pages_of_this_machine_may_be_let_in() {
-    let server = Running::with(|config| config.origins = vec!["localhost".into()]);
+    let server = Running::with(|config| config.origins = vec!["localhost".parse().expect("an origin")]);
     let get = |origin: &str| server.send("GET", "/v1/models", &[("origin", origin)], b"");
-    for origin in ["http://localhost", "https://localhost:3000", "http://127.0.0.1:8000", "http://[::1]:3000"]
-    {
+    for origin in [
+        "http://localhost",
+        "https://tauri.localhost",
+        "https://localhost:3000",
+        "http://127.0.0.1:8000",
+        "http://[::1]:3000",
+    ] {
         let answer = get(origin);
         assert_eq!((answer.status, answer.header("access-control-allow-origin")), (200, Some(origin)));
     }
@@ -197,5 +204,71 @@ fn pages_of_this_machine_may_be_let_in() {
         ["http://localhost.evil.example", "http://evil.example/localhost", "http://10.0.0.1", "null"]
     {
         get(origin).error(403);
+    }
+}
+
+/// No foreign page has a key: with keys, a server may have any name, such as those of containers.
+#[test]
+fn servers_with_keys_have_any_name() {
+    let server = Running::with(|config| config.keys = Keys::new(["one"]));
+    let get = |headers: &[(&str, &str)]| server.send("GET", "/v1/models", headers, b"");
+    for host in ["host.docker.internal:8080", "rustorch", "box.local", "a.example"] {
+        get(&[("host", host), ("authorization", "Bearer one")]).json();
+        get(&[("host", host)]).error(401);
+    }
+    // Its pages are foreign nevertheless.
+    get(&[("host", "a.example"), ("origin", "https://evil.example"), ("authorization", "Bearer one")])
+        .error(403);
+    let open = Running::with(|config| config.hosts = vec!["*.local".into()]);
+    let get = |host: &str| open.send("GET", "/v1/models", &[("host", host)], b"");
+    get("box.local:8080").json();
+    for host in ["local", "box.local.evil.example", "evil.example", "host.docker.internal"] {
+        get(host).error(400);
+    }
+}
+
+/// No site can have such an origin, and a program on this machine needs none to come here.
+#[test]
+fn pages_of_programs_are_let_in_on_this_machine() {
+    let ask = |server: &Running, origin: &str| {
+        server.send("POST", CHAT, &[("origin", origin)], chat(json!({})).to_string().as_bytes())
+    };
+    let server = Running::new();
+    for origin in [
+        "app://obsidian.md",
+        "file://",
+        "tauri://localhost",
+        "vscode-webview://0a1b",
+        "vscode-file://vscode-app",
+    ] {
+        assert_eq!(ask(&server, origin).header("access-control-allow-origin"), Some(origin));
+    }
+    for origin in ["null", "https://app.evil.example", "chrome-extension://abc", "nonsense"] {
+        ask(&server, origin).error(403);
+    }
+    let open = Running::with(|config| config.address = ([0, 0, 0, 0], 0).into());
+    ask(&open, "app://obsidian.md").error(403);
+}
+
+/// An error that names an option names one that helps.
+#[test]
+fn the_advice_of_refusals_can_be_followed() {
+    for origin in ["null", "https://evil.example", "chrome-extension://abc", "http://[::1]:3000", "custom://"]
+    {
+        let refused = Running::new().send("GET", "/v1/models", &[("origin", origin)], b"").error(403);
+        let (_, advice) =
+            refused["message"].as_str().and_then(|text| text.split_once("--cors-origin ")).expect("advice");
+        let named = advice.split(' ').next().and_then(|name| name.parse().ok()).expect("an origin");
+        let server = Running::with(|config| config.origins = vec![named]);
+        server.send("GET", "/v1/models", &[("origin", origin)], b"").json();
+    }
+    let refused = Running::new().send("GET", "/v1/models", &[("host", "box.lan:80")], b"").error(400);
+    assert!(
+        refused["message"].as_str().is_some_and(|text| text.contains("--host-name box.lan")),
+        "{refused}"
+    );
+    for host in ["", "a b", "%"] {
+        let refused = Running::new().send("GET", "/v1/models", &[("host", host)], b"").error(400);
+        assert!(refused["message"].as_str().is_some_and(|text| !text.contains("--host-name")), "{refused}");
     }
 }

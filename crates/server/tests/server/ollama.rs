@@ -155,7 +155,8 @@ fn a_call_without_a_prompt_loads_the_model() {
     let answer = server.post(CHAT, &json!({ "model": "demo", "messages": [] })).json();
     assert_eq!(answer["message"], json!({ "role": "assistant", "content": "" }));
     assert_eq!((&answer["done"], &answer["done_reason"]), (&json!(true), &json!("load")));
-    error(&server.post(GENERATE, &json!({ "model": "llama3" })), 404);
+    let strict = Running::with(|config| config.strict_model = true);
+    error(&strict.post(GENERATE, &json!({ "model": "llama3" })), 404);
 }
 
 #[test]
@@ -326,10 +327,11 @@ fn errors_are_one_sentence() {
     let long = question(json!({ "messages": [{ "role": "user", "content": "word ".repeat(600) }] }));
     assert!(error(&server.post(CHAT, &long), 400).contains("512"));
     error(&server.send("POST", CHAT, &[], b"{"), 400);
-    assert!(error(&server.post(CHAT, &question(json!({ "model": "llama3" }))), 404).contains("llama3"));
+    let strict = Running::with(|config| config.strict_model = true);
+    assert!(error(&strict.post(CHAT, &question(json!({ "model": "llama3" }))), 404).contains("llama3"));
     error(&server.get("/api/nothing"), 404);
     error(&server.get(CHAT), 405);
-    error(&server.send("POST", CHAT, &[("content-type", "text/plain")], b"{}"), 415);
+    error(&server.send("POST", CHAT, &[("content-type", "image/png")], b"{}"), 415);
     for path in ["/api/pull", "/api/push", "/api/create", "/api/copy", "/api/blobs/sha256:0"] {
         assert!(error(&server.post(path, &json!({ "model": "demo" })), 501).contains(path));
     }
@@ -343,7 +345,7 @@ fn errors_are_one_sentence() {
 /// oterm and Codex list models in this protocol, and chat in another.
 #[test]
 fn other_protocols_know_the_names_of_its_lists() {
-    let server = Running::new();
+    let server = Running::with(|config| config.strict_model = true);
     let name = server.get("/api/tags").json()["models"][0]["name"].clone();
     let messages = json!([{ "role": "user", "content": "Hi" }]);
     let body = json!({ "model": name, "messages": messages, "input": "Hi", "prompt": "Hi", "max_tokens": 4 });

@@ -231,3 +231,66 @@ fn a_limit_within_a_call_shows_no_marks() {
         }
     }
 }
+
+#[test]
+fn tools_of_services_are_left_out() {
+    let server = Running::with_template(TOOLS);
+    let function = json!({ "type": "function", "function": { "name": "a", "parameters": cities() } });
+    let tools = json!([{ "type": "web_search" }, function, { "type": "custom", "custom": { "name": "p" } }]);
+    let messages = json!([{ "role": "user", "content": "Hi" }]);
+    for (path, tokens) in [(PATH, "/usage/prompt_tokens"), ("/api/chat", "/prompt_eval_count")] {
+        let ask = |tools: &Json, more: Json| {
+            let body = json!({ "messages": messages, "tools": tools, "max_tokens": 1, "options": { "num_predict": 1 }, "stream": false });
+            server.post(path, &with(body, more))
+        };
+        let (mixed, own) = (ask(&tools, json!({})), ask(&json!([function]), json!({})));
+        let ignored = mixed.header("x-ignored-fields").expect("names");
+        assert!(ignored.contains("tools[0], tools[2]"), "{ignored}");
+        assert_eq!(mixed.json().pointer(tokens), own.json().pointer(tokens));
+        let alone = json!([{ "type": "web_search" }]);
+        assert_eq!(ask(&alone, json!({})).status, 200);
+        for choice in [json!("required"), json!({ "type": "function", "function": { "name": "web_search" } })]
+        {
+            assert_eq!(ask(&alone, json!({ "tool_choice": choice })).status, 400, "{path} {choice}");
+        }
+    }
+    let options = json!({ "web_search_options": {}, "prediction": { "type": "content", "content": "x" } });
+    let answer = server.post(PATH, &with(question(), options));
+    assert_eq!(answer.header("x-ignored-fields"), Some("prediction, web_search_options"));
+}
+
+/// OpenAI's form of tools before there were any.
+#[test]
+fn functions_are_called_in_the_older_form() {
+    let server = Running::with_template(TOOLS);
+    let function = json!({ "name": "a", "parameters": cities() });
+    let force = json!({ "temperature": 0, "frequency_penalty": 2, "max_tokens": 200 });
+    let body = with(question(), json!({ "functions": [function], "function_call": { "name": "a" } }));
+    let body = with(body, force.clone());
+    let answer = server.post(PATH, &body).json();
+    let choice = &answer["choices"][0];
+    let call = &choice["message"]["function_call"];
+    assert_eq!((&call["name"], &choice["finish_reason"]), (&json!("a"), &json!("function_call")), "{answer}");
+    assert_eq!(choice["message"].get("tool_calls"), None);
+    let arguments: Json = call["arguments"].as_str().expect("a text").parse().expect("JSON");
+    assert!(arguments["city"].is_string(), "{answer}");
+
+    let events = server.post(PATH, &with(body.clone(), json!({ "stream": true }))).events();
+    let deltas = || events.iter().map(|event| &event["choices"][0]["delta"]["function_call"]);
+    let joined = |field: &str| deltas().filter_map(|delta| delta[field].as_str()).collect::<String>();
+    assert_eq!((joined("name"), json!(joined("arguments"))), ("a".to_owned(), call["arguments"].clone()));
+    assert_eq!(events.last().expect("events")["choices"][0]["finish_reason"], "function_call");
+
+    // What it called and what came of it is read again.
+    let mut next = body.clone();
+    next["function_call"] = "none".into();
+    let messages = next["messages"].as_array_mut().expect("messages");
+    messages.push(choice["message"].clone());
+    messages.push(json!({ "role": "function", "name": "a", "content": "Rain." }));
+    server.post(PATH, &next).json();
+    // One form at a time, and a choice needs something to choose from.
+    let tool = json!({ "type": "function", "function": function });
+    assert_eq!(server.post(PATH, &with(body, json!({ "tools": [tool] }))).error(400)["param"], "functions");
+    let none = with(question(), json!({ "function_call": { "name": "a" } }));
+    server.post(PATH, &none).error(400);
+}

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use chat::{Content, FunctionCall, Message, ToolCall};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Value as Json, json};
 
 use crate::config::Limits;
 use crate::conversation::{parse, text_part};
@@ -38,7 +38,7 @@ enum Text {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Item {
     Message { role: Role, content: Text },
-    FunctionCall { call_id: String, name: String, arguments: String },
+    FunctionCall { call_id: String, name: String, arguments: String, status: Option<String> },
     FunctionCallOutput { call_id: String, output: Text },
     Reasoning { summary: Option<Vec<Json>>, content: Option<Vec<Json>> },
 }
@@ -46,11 +46,49 @@ enum Item {
 /// Types of [`Item`].
 const KINDS: [&str; 4] = ["message", "function_call", "function_call_output", "reasoning"];
 
-/// The messages of a call, after its `instructions`.
+/// Calls of tools that a client runs and that are no functions, each with the field of its input.
+const CALLS: [(&str, &str); 4] = [
+    ("custom_tool_call", "input"),
+    ("local_shell_call", "action"),
+    ("shell_call", "action"),
+    ("apply_patch_call", "operation"),
+];
+
+/// The items by which functions are called, for an item by which another tool is.
+fn translated(item: Json) -> Vec<Json> {
+    let kind = item["type"].as_str().unwrap_or_default();
+    let id = || if item["call_id"].is_string() { item["call_id"].clone() } else { item["id"].clone() };
+    let call = |name: &str, arguments: String| json!({ "type": "function_call", "call_id": id(), "name": name, "arguments": arguments });
+    let output = |output: &Json| {
+        let is_text = output.is_string() || output[0]["type"] == "input_text";
+        let output = if is_text { output.clone() } else { output.to_string().into() };
+        json!({ "type": "function_call_output", "call_id": id(), "output": output })
+    };
+    if let Some((_, field)) = CALLS.iter().find(|(name, _)| *name == kind) {
+        let input = &item[*field];
+        let arguments =
+            if input.is_object() { input.to_string() } else { json!({ *field: input }).to_string() };
+        return vec![call(item["name"].as_str().unwrap_or(kind.trim_end_matches("_call")), arguments)];
+    }
+    if CALLS.iter().any(|(name, _)| kind.strip_suffix("_output") == Some(name)) {
+        return vec![output(&item["output"])];
+    }
+    // A service has run it: call and result are one item.
+    if kind == "mcp_call" {
+        let result = if item["output"].is_null() { &item["error"] } else { &item["output"] };
+        let arguments = item["arguments"].as_str().unwrap_or("{}").to_owned();
+        return vec![call(item["name"].as_str().unwrap_or_default(), arguments), output(result)];
+    }
+    vec![item]
+}
+
+/// The messages of a call, after its `instructions`. Items that mean something to another provider only are left out, and named in
+/// `ignored`.
 pub(super) fn read(
     input: Input,
     instructions: Option<&str>,
     limits: &Limits,
+    ignored: &mut Vec<String>,
 ) -> Result<Vec<Message>, ApiError> {
     let mut messages = Messages::default();
     messages.list.extend(instructions.map(|text| Message::new("system", text)));
@@ -62,11 +100,14 @@ pub(super) fn read(
                 return Err(ApiError::invalid("input", why));
             }
             for (index, item) in items.into_iter().enumerate() {
-                messages.add(&format!("input[{index}]"), item)?;
+                for item in translated(item) {
+                    messages.add(&format!("input[{index}]"), item)?;
+                }
             }
         }
     }
-    messages.end_answer()?;
+    messages.end();
+    ignored.append(&mut messages.ignored);
     Ok(messages.list)
 }
 
@@ -78,12 +119,14 @@ struct Messages {
     answer: Option<Answer>,
     /// The names of the functions called, by the ids of the calls.
     calls: HashMap<String, String>,
+    /// Places of items that are left out.
+    ignored: Vec<String>,
 }
 
 /// Reasoning, a text and calls, which are items here and one message for a template.
 #[derive(Default)]
 struct Answer {
-    /// The place of its first item.
+    /// The place of its reasoning.
     place: String,
     reasoning: Vec<String>,
     content: Option<Content>,
@@ -101,15 +144,8 @@ impl Messages {
     fn add(&mut self, place: &str, mut item: Json) -> Result<(), ApiError> {
         let kind = item["type"].as_str().unwrap_or("message").to_owned();
         if !KINDS.contains(&&*kind) {
-            return Err(ApiError::unsupported(
-                place,
-                match &*kind {
-                    "item_reference" => {
-                        "refers to an item, but this server stores none; send the item itself".to_owned()
-                    }
-                    kind => format!("has the type `{kind}`, which this server does not take; leave it out"),
-                },
-            ));
+            self.ignored.push(place.to_owned());
+            return Ok(());
         }
         if let Some(item) = item.as_object_mut() {
             item.insert("type".into(), kind.into());
@@ -118,24 +154,31 @@ impl Messages {
             Item::Message { role: Role::Assistant, content } => {
                 let content = text(&format!("{place}.content"), content)?;
                 if self.answer.as_ref().is_some_and(|answer| answer.content.is_some()) {
-                    self.end_answer()?;
+                    self.end_answer();
                 }
-                self.answer(place).content = Some(content);
+                self.answer().content = Some(content);
             }
             Item::Message { role, content } => {
                 let content = text(&format!("{place}.content"), content)?;
-                self.end_answer()?;
+                self.end_answer();
                 let role = if let Role::User = role { "user" } else { "system" };
                 self.list.push(Message { role: role.into(), content, ..Message::default() });
             }
-            Item::FunctionCall { call_id, name, arguments } => {
+            // A call that was cut has not been run.
+            Item::FunctionCall { arguments, status: Some(status), .. }
+                if status != "completed"
+                    && serde_json::from_str::<Map<String, Json>>(&arguments).is_err() =>
+            {
+                self.ignored.push(place.to_owned());
+            }
+            Item::FunctionCall { call_id, name, arguments, .. } => {
                 self.calls.insert(call_id.clone(), name.clone());
                 let function = FunctionCall { name, arguments: arguments.into() };
                 let call = ToolCall { id: Some(call_id), kind: "function".into(), function };
-                self.answer(place).calls.push(call);
+                self.answer().calls.push(call);
             }
             Item::FunctionCallOutput { call_id, output } => {
-                self.end_answer()?;
+                self.end_answer();
                 let content = text(&format!("{place}.output"), output)?;
                 let Some(name) = self.calls.get(&call_id).cloned() else {
                     let why = format!("is {call_id:?}, but no function_call before it has this id");
@@ -152,42 +195,56 @@ impl Messages {
             }
             Item::Reasoning { summary, content } => {
                 if self.answer.as_ref().is_some_and(Answer::is_said) {
-                    self.end_answer()?;
+                    self.end_answer();
                 }
                 let (field, parts) = match content {
                     Some(content) if !content.is_empty() => ("content", content),
                     _ => ("summary", summary.unwrap_or_default()),
                 };
                 // Encrypted reasoning has no text: only the model that wrote it can read it.
+                if parts.is_empty() {
+                    self.ignored.push(place.to_owned());
+                }
                 for (number, part) in parts.iter().enumerate() {
                     let Json::String(text) = &part["text"] else {
                         let place = format!("{place}.{field}[{number}]");
                         return Err(ApiError::invalid(place, "lacks `text`, a string"));
                     };
-                    self.answer(place).reasoning.push(text.clone());
+                    let answer = self.answer();
+                    answer.place = place.to_owned();
+                    answer.reasoning.push(text.clone());
                 }
             }
         }
         Ok(())
     }
 
-    /// The answer to which an item at `place` belongs.
-    fn answer(&mut self, place: &str) -> &mut Answer {
-        self.answer.get_or_insert_with(|| Answer { place: place.to_owned(), ..Answer::default() })
+    /// The answer to which the next item belongs.
+    fn answer(&mut self) -> &mut Answer {
+        self.answer.get_or_insert_default()
     }
 
-    /// The next item belongs to no answer, or to another one. Fails if there is only reasoning of this one.
-    fn end_answer(&mut self) -> Result<(), ApiError> {
-        let Some(answer) = self.answer.take() else { return Ok(()) };
-        if !answer.is_said() {
-            let why = "is reasoning, expected the message or the call that follows it";
-            return Err(ApiError::invalid(answer.place, why));
-        }
-        let Answer { reasoning, content, calls: tool_calls, .. } = answer;
+    /// The next item belongs to no answer, or to another one.
+    fn end_answer(&mut self) {
+        let Some(Answer { reasoning, content, calls: tool_calls, .. }) = self.answer.take() else { return };
         let reasoning = Some(reasoning.join("\n")).filter(|text| !text.is_empty());
         let (role, content) = ("assistant".into(), content.unwrap_or_default());
         self.list.push(Message { role, content, reasoning, tool_calls, ..Message::default() });
-        Ok(())
+    }
+
+    /// There are no more items. An answer without calls is continued, and is past its reasoning; one that has only reasoned begins
+    /// anew.
+    fn end(&mut self) {
+        if let Some(answer) = self.answer.as_mut().filter(|answer| answer.calls.is_empty()) {
+            if !answer.reasoning.is_empty() {
+                answer.reasoning.clear();
+                self.ignored.push(std::mem::take(&mut answer.place));
+            }
+            if !answer.is_said() {
+                self.answer = None;
+            }
+        }
+        self.end_answer();
     }
 }
 
@@ -201,7 +258,7 @@ fn text(place: &str, text: Text) -> Result<Content, ApiError> {
         let place = format!("{place}[{number}]");
         let kind = part.get("type").and_then(Json::as_str).unwrap_or_default();
         let field = match kind {
-            "input_text" | "output_text" => "text",
+            "input_text" | "output_text" | "text" => "text",
             "refusal" => "refusal",
             kind => {
                 let why = format!("has the type `{kind}`; this server takes text only");

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use chat::Choice;
 use engine::Param;
-use grammar::Source;
 use rustorch::Conversation;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,10 +13,11 @@ use super::input::{self, Input};
 use crate::app::App;
 use crate::call::Sampling;
 use crate::config::Limits;
+use crate::constraint::{Constraint, Format, ResponseFormat};
 use crate::conversation::{self, conversation, parse, with_tools};
-use crate::error::{ApiError, Kind};
+use crate::error::ApiError;
 use crate::fields::{Group, Within, at_most};
-use crate::openai::conversation::{Constraint, Format, Mode, not_a_function, variables};
+use crate::openai::conversation::{Mode, variables};
 
 pub(in crate::openai) type Body = (Request, Tools, Constraint, Sampling);
 
@@ -98,7 +98,7 @@ struct Reasoning {
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[serde(default)]
 struct Text {
-    #[schemars(with = "Option<TextFormat>")]
+    #[schemars(with = "Option<ResponseFormat>")]
     format: Json,
     verbosity: Option<String>,
 }
@@ -107,14 +107,6 @@ impl Default for Text {
     fn default() -> Text {
         Text { format: json!({ "type": "text" }), verbosity: None }
     }
-}
-
-#[derive(Deserialize, JsonSchema)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum TextFormat {
-    Text,
-    JsonObject,
-    JsonSchema { schema: Json },
 }
 
 pub(super) fn read((body, tools, constraint, sampling): Body, app: &App) -> Result<Call, ApiError> {
@@ -131,8 +123,8 @@ pub(super) fn read((body, tools, constraint, sampling): Body, app: &App) -> Resu
     let mut ignored = Vec::new();
     let top_logprobs = body.top_logprobs.map_or(0, |top| top.0);
     let logprobs = logprobs(&body.include, top_logprobs)?;
-    let messages = input::read(body.input, body.instructions.as_deref(), &app.config.limits)?;
-    let conversation = conversation(messages, &app.config.defaults)?;
+    let messages = input::read(body.input, body.instructions.as_deref(), &app.config.limits, &mut ignored)?;
+    let conversation = conversation(messages, &app.config.defaults, &mut ignored)?;
     let (mut conversation, tools, choice) = tools.give(conversation, &app.config.limits, &mut ignored)?;
     let parallel_tool_calls = conversation.parallel_tool_calls;
     conversation.variables.extend(variables(body.chat_template_kwargs, body.reasoning.effort.as_deref())?);
@@ -190,12 +182,7 @@ fn logprobs(include: &[String], top: usize) -> Result<Option<usize>, ApiError> {
 
 fn format(json: &Json) -> Result<Format, ApiError> {
     let param = "text.format";
-    let format = if json.is_null() { TextFormat::Text } else { parse(param, json.clone())? };
-    Ok(match format {
-        TextFormat::Text => None,
-        TextFormat::JsonObject => Some((param, Source::JsonObject)),
-        TextFormat::JsonSchema { schema } => Some((param, Source::from_schema(schema))),
-    })
+    if json.is_null() { Ok(None) } else { parse::<ResponseFormat>(param, json.clone())?.read(param) }
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -266,8 +253,8 @@ fn function_type() -> String {
 }
 
 impl Tools {
-    /// Gives the tools that may be used to a conversation; also the tools and the choice that the answer repeats. Beside functions,
-    /// tools that a service would run are left out, and named in `ignored`.
+    /// Gives the tools that may be used to a conversation; also the tools and the choice that the answer repeats. Tools that are no
+    /// functions are left out, and named in `ignored`.
     fn give(
         self,
         conversation: Conversation,
@@ -276,13 +263,13 @@ impl Tools {
     ) -> Result<(Conversation, Vec<Function>, Json), ApiError> {
         let Tools { tools: given, tool_choice, parallel_tool_calls } = self;
         at_most("tools", &given, limits.tools)?;
-        let has_functions = given.iter().any(|tool| tool["type"] == "function");
-        let mut tools = Vec::new();
+        let mut tools: Vec<Function> = Vec::new();
         for (index, tool) in given.into_iter().enumerate() {
-            match function(index, tool) {
-                Ok(function) => tools.push(function),
-                Err(error) if has_functions && error.kind == Kind::Unsupported => ignored.extend(error.param),
-                Err(error) => return Err(error),
+            let place = format!("tools[{index}]");
+            match tool["type"].as_str() {
+                Some("function") => tools.push(parse(&place, tool)?),
+                Some(_) => ignored.push(place),
+                None => return Err(ApiError::invalid(place, "has no `type`, expected \"function\"")),
             }
         }
         let choice = tool_choice.unwrap_or_else(|| json!("auto"));
@@ -293,7 +280,7 @@ impl Tools {
             ToolChoice::Object(Chosen::Function { name }) => (None, Some(Choice::Named(name))),
             ToolChoice::Object(Chosen::AllowedTools { mode, tools: mut allowed }) => {
                 // Others have been left out, too.
-                allowed.retain(|tool| tool.kind == "function" || !has_functions);
+                allowed.retain(|tool| tool.kind == "function");
                 (Some(allowed), mode.choice())
             }
             ToolChoice::Object(Chosen::Other) => {
@@ -314,7 +301,7 @@ impl Tools {
         };
         let usable: Vec<&Function> = tools.iter().filter(is_allowed).collect();
         if usable.is_empty() && matches!(chosen, Some(Choice::Required | Choice::Named(_))) {
-            let why = "demands a call, but there are no tools to call";
+            let why = "demands a call, but there are no functions to call; the server runs no tools itself";
             return Err(ApiError::invalid("tool_choice", why));
         }
         let strict = usable.iter().filter(|tool| tool.strict == Some(true)).map(|tool| tool.name.clone());
@@ -324,14 +311,5 @@ impl Tools {
         let is_parallel = parallel_tool_calls.unwrap_or(true);
         let conversation = with_tools(conversation, nested.collect(), chosen, is_parallel, strict.collect())?;
         Ok((conversation, tools, choice))
-    }
-}
-
-fn function(index: usize, tool: Json) -> Result<Function, ApiError> {
-    let param = format!("tools[{index}]");
-    match tool["type"].as_str() {
-        Some("function") => parse(&param, tool),
-        Some(kind) => Err(not_a_function(index, kind)),
-        None => Err(ApiError::invalid(param, "has no `type`, expected \"function\"")),
     }
 }

@@ -21,6 +21,8 @@ fn wrong_fields_are_named() {
     };
     let image = json!({ "type": "image", "source": { "type": "url", "url": "http://127.0.0.1:1/x.png" } });
     let search = json!([{ "type": "web_search_20250305", "name": "web_search" }]);
+    let function = json!([{ "type": "function", "function": { "name": "weather" } }]);
+    let pdf = json!({ "type": "base64", "media_type": "application/pdf", "data": "aGk=" });
     let wrong = [
         (json!({ "max_tokens": null }), "`max_tokens`"),
         (json!({ "max_tokens": 0 }), "`max_tokens`"),
@@ -52,7 +54,13 @@ fn wrong_fields_are_named() {
         (json!({ "top_p": 2 }), "`top_p`"),
         (json!({ "stop_sequences": vec!["x"; 17] }), "`stop_sequences`"),
         (json!({ "stop_sequences": 5 }), "`stop_sequences`"),
-        (json!({ "tools": search }), "`tools[0]`"),
+        (json!({ "tools": search, "tool_choice": { "type": "any" } }), "`tool_choice`"),
+        (
+            json!({ "tools": search, "tool_choice": { "type": "tool", "name": "web_search" } }),
+            "`tool_choice`",
+        ),
+        (json!({ "tools": function }), "`tools[0]`"),
+        (said(json!([{ "type": "document", "source": pdf }])), "`messages[0].content[0].source`"),
         (json!({ "tools": [{ "name": "weather" }] }), "`tools[0]`"),
         (json!({ "tool_choice": { "type": "any" } }), "`tool_choice`"),
         (json!({ "tools": weather(), "tool_choice": { "type": "perhaps" } }), "`tool_choice`"),
@@ -62,8 +70,6 @@ fn wrong_fields_are_named() {
         (json!({ "thinking": true }), "`thinking`"),
         (json!({ "output_config": { "format": { "type": "xml" } } }), "`output_config`"),
         (json!({ "output_format": { "type": "json_schema", "schema": { "type": 5 } } }), "`output_format`"),
-        (json!({ "container": "c" }), "`container`"),
-        (json!({ "mcp_servers": [{}] }), "`mcp_servers`"),
         (
             json!({ "context_management": { "edits": [{ "type": "compact_20260112" }] } }),
             "`context_management.edits[0]`",
@@ -82,7 +88,8 @@ fn every_error_has_the_official_shape() {
     let server = Running::with(|config| config.limits.body = 10_000);
     let kind = |answer: Answer, status: u16| error(&answer, status)["type"].as_str().unwrap().to_owned();
     assert_eq!(kind(server.send("POST", MESSAGES, &[JSON], b"{"), 400), "invalid_request_error");
-    assert_eq!(kind(server.post(MESSAGES, &question(json!({ "model": "claude" }))), 404), "not_found_error");
+    let strict = Running::with(|config| config.strict_model = true);
+    assert_eq!(kind(strict.post(MESSAGES, &question(json!({ "model": "claude" }))), 404), "not_found_error");
     assert_eq!(kind(server.get("/v1/messages/batches"), 404), "not_found_error");
     assert_eq!(kind(server.get(MESSAGES), 405), "invalid_request_error");
     assert_eq!(
@@ -90,7 +97,7 @@ fn every_error_has_the_official_shape() {
         "request_too_large"
     );
     assert_eq!(
-        kind(server.send("POST", MESSAGES, &[("content-type", "text/plain")], b"{}"), 415),
+        kind(server.send("POST", MESSAGES, &[("content-type", "image/png")], b"{}"), 415),
         "invalid_request_error"
     );
     let long = question(json!({ "messages": [{ "role": "user", "content": "word ".repeat(600) }] }));

@@ -96,3 +96,69 @@ fn thinking_is_a_block_of_its_own() {
     assert!(count(json!([thinking, text])) > count(json!([text])));
     assert_eq!(count(json!([redacted, text])), count(json!([text])));
 }
+
+/// Tools that Anthropic runs, or knows how they are called, and what they left in a history, mean nothing here.
+#[test]
+fn tools_of_services_and_their_blocks_are_left_out() {
+    let server = Running::with_template(TOOLS);
+    let mut tools = weather();
+    for kind in [
+        "web_search_20250305",
+        "bash_20250124",
+        "text_editor_20250728",
+        "computer_20250124",
+        "code_execution_20250825",
+    ] {
+        tools.as_array_mut().expect("a list").push(json!({ "type": kind, "name": kind }));
+    }
+    let asked = |more: Json| {
+        let answer = server.post(MESSAGES, &question(more));
+        (prompt_tokens(&answer.json()), answer.header("x-ignored-fields").unwrap_or_default().to_owned())
+    };
+    let (own, none) = asked(json!({ "tools": weather() }));
+    assert_eq!(none, "");
+    let more = json!({ "tools": tools, "mcp_servers": [{ "type": "url" }], "container": "c" });
+    let named = "tools[1], tools[2], tools[3], tools[4], tools[5], container, mcp_servers";
+    assert_eq!(asked(more), (own, named.to_owned()));
+    let alone = json!([{ "type": "web_search_20250305", "name": "web_search" }]);
+    assert_eq!(asked(json!({ "tools": alone })), (asked(json!({})).0, "tools[0]".to_owned()));
+
+    let said = |answer: Json, question: Json| {
+        asked(json!({ "messages": [
+            { "role": "user", "content": "Hi" }, { "role": "assistant", "content": answer }, { "role": "user", "content": question },
+        ] }))
+    };
+    let text = json!({ "type": "text", "text": "b" });
+    let plain = said(json!([text]), json!("Go on."));
+    let blocks = [
+        json!({ "type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": { "query": "x" } }),
+        json!({ "type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [] }),
+        json!({ "type": "code_execution_tool_result", "tool_use_id": "srvtoolu_1", "content": {} }),
+        json!({ "type": "mcp_tool_use", "id": "mcptoolu_1", "name": "f", "server_name": "s", "input": {} }),
+        json!({ "type": "mcp_tool_result", "tool_use_id": "mcptoolu_1", "content": [] }),
+        json!({ "type": "redacted_thinking", "data": "x" }),
+        json!({ "type": "a_block_of_next_year" }),
+    ];
+    for block in blocks {
+        assert_eq!(
+            said(json!([block, text]), json!("Go on.")),
+            (plain.0, "messages[1].content[0]".to_owned()),
+            "{block}"
+        );
+    }
+    let upload =
+        json!([{ "type": "container_upload", "file_id": "f" }, { "type": "text", "text": "Go on." }]);
+    assert_eq!(said(json!([text]), upload), (plain.0, "messages[2].content[0]".to_owned()));
+    // Text stays text, wherever it is.
+    let longer = |blocks: Json| said(json!([text]), blocks).0 > plain.0;
+    let go_on = json!({ "type": "text", "text": "Go on." });
+    let source = json!({ "type": "text", "media_type": "text/plain", "data": "Rome is a city." });
+    assert!(longer(json!([{ "type": "document", "title": "Rome", "source": source }, go_on])));
+    let content = json!([{ "type": "text", "text": "Rome is a city." }]);
+    assert!(longer(
+        json!([{ "type": "document", "source": { "type": "content", "content": content } }, go_on])
+    ));
+    assert!(longer(
+        json!([{ "type": "search_result", "source": "a", "title": "b", "content": content }, go_on])
+    ));
+}

@@ -75,11 +75,7 @@ fn what_is_not_supported_is_refused_by_its_place() {
         (json!({ "truncation": "auto" }), "truncation"),
         (json!({ "include": ["file_search_call.results"] }), "include[0]"),
         (json!({ "n": 2 }), "n"),
-        (json!({ "tools": [{ "type": "web_search" }] }), "tools[0]"),
-        (json!({ "tools": [{ "type": "mcp", "server_label": "x" }] }), "tools[0]"),
         (json!({ "tool_choice": { "type": "file_search" }, "tools": [weather()] }), "tool_choice"),
-        (json!({ "input": [{ "type": "item_reference", "id": "msg_1" }] }), "input[0]"),
-        (json!({ "input": [{ "type": "computer_call", "id": "cu_1" }] }), "input[0]"),
         (
             json!({ "input": user(json!([{ "type": "input_image", "image_url": "http://127.0.0.1:1/x.png" }])) }),
             "input[1].content[0]",
@@ -97,7 +93,9 @@ fn what_is_not_supported_is_refused_by_its_place() {
         (json!({ "input": [{ "role": "user" }] }), "input[0]"),
         (json!({ "input": user(json!([{ "type": "input_text" }])) }), "input[1].content[0]"),
         (json!({ "input": [output] }), "input[0].call_id"),
-        (json!({ "input": [thought] }), "input[0]"),
+        (json!({ "input": [thought] }), "input"),
+        (json!({ "input": [{ "type": "item_reference", "id": "msg_1" }] }), "input"),
+        (json!({ "tools": [{ "type": "web_search" }], "tool_choice": "required" }), "tool_choice"),
         (json!({ "input": [{ "role": "assistant", "content": "Hi" }] }), "input"),
         (json!({ "input": "word ".repeat(600) }), "input"),
         // No message comes of it.
@@ -170,4 +168,102 @@ fn tools_of_services_are_left_out_beside_functions() {
     let allowed =
         json!({ "type": "allowed_tools", "mode": "auto", "tools": [{ "type": "web_search" }, weather()] });
     server.post(RESPONSES, &question(json!({ "tools": tools, "tool_choice": allowed }))).json();
+}
+
+/// Sessions that began with another provider go on here.
+#[test]
+fn histories_of_other_providers_are_read() {
+    let server = Running::with_template(TEMPLATE);
+    let count = |items: Json| {
+        let user = json!({ "role": "user", "content": "Hi" });
+        let items: Vec<Json> = [user.clone()]
+            .into_iter()
+            .chain(items.as_array().expect("a list").clone())
+            .chain([user])
+            .collect();
+        let answer =
+            server.post("/v1/responses/input_tokens", &json!({ "input": items, "tools": [weather()] }));
+        (answer.json()["input_tokens"].clone(), answer.header("x-ignored-fields").map(str::to_owned))
+    };
+    let call = |name: &str, arguments: &str| json!({ "type": "function_call", "call_id": "c", "name": name, "arguments": arguments });
+    let output = |output: &str| json!({ "type": "function_call_output", "call_id": "c", "output": output });
+    let kept = [
+        (
+            json!([{ "type": "custom_tool_call", "call_id": "c", "name": "patch", "input": "*** Begin", "status": "completed" },
+                { "type": "custom_tool_call_output", "call_id": "c", "output": "ok" }]),
+            json!([call("patch", r#"{"input":"*** Begin"}"#), output("ok")]),
+        ),
+        (
+            json!([{ "type": "local_shell_call", "call_id": "c", "status": "completed", "action": { "type": "exec", "command": ["ls"] } },
+                { "type": "function_call_output", "call_id": "c", "output": "ok" }]),
+            json!([call("local_shell", r#"{"type":"exec","command":["ls"]}"#), output("ok")]),
+        ),
+        (
+            json!([{ "type": "local_shell_call", "id": "c", "call_id": null, "status": "completed", "action": { "a": 1 } },
+                { "type": "local_shell_call_output", "id": "c", "output": "ok" }]),
+            json!([call("local_shell", r#"{"a":1}"#), output("ok")]),
+        ),
+        (
+            json!([{ "type": "shell_call", "call_id": "c", "action": { "commands": ["ls"] } },
+                { "type": "shell_call_output", "call_id": "c", "output": [{ "stdout": "ok" }] }]),
+            json!([call("shell", r#"{"commands":["ls"]}"#), output(r#"[{"stdout":"ok"}]"#)]),
+        ),
+        (
+            json!([{ "type": "mcp_call", "id": "c", "name": "f", "server_label": "s", "arguments": "{}", "output": "ok" }]),
+            json!([call("f", "{}"), output("ok")]),
+        ),
+    ];
+    for (items, same) in kept {
+        assert_eq!(count(items.clone()), (count(same).0, None), "{items}");
+    }
+    let none = count(json!([])).0;
+    for item in [
+        json!({ "type": "web_search_call", "status": "completed", "action": { "type": "search", "query": "x" } }),
+        json!({ "type": "file_search_call", "id": "f", "queries": [] }),
+        json!({ "type": "computer_call", "call_id": "c", "action": {} }),
+        json!({ "type": "image_generation_call", "id": "i", "result": "aGk=" }),
+        json!({ "type": "mcp_list_tools", "server_label": "s", "tools": [] }),
+        json!({ "type": "compaction", "encrypted_content": "x" }),
+        json!({ "type": "item_reference", "id": "msg_1" }),
+        json!({ "type": "reasoning", "summary": [], "encrypted_content": "x" }),
+        json!({ "type": "an_item_of_next_year" }),
+        // Cut before it was run.
+        json!({ "type": "function_call", "call_id": "c", "name": "weather", "arguments": "{\"pla", "status": "incomplete" }),
+    ] {
+        assert_eq!(count(json!([item])), (none.clone(), Some("input[1]".to_owned())), "{item}");
+    }
+}
+
+#[test]
+fn an_answer_that_was_interrupted_while_it_reasoned_goes_on() {
+    let server = Running::with_template(TEMPLATE);
+    let user = |text: &str| json!({ "role": "user", "content": text });
+    let reasoning = json!({ "type": "reasoning", "status": "incomplete", "summary": [], "content": [{ "type": "reasoning_text", "text": "Hm." }] });
+    let ask = |items: Json| {
+        let answer =
+            server.post(RESPONSES, &json!({ "input": items, "max_output_tokens": 2, "temperature": 0 }));
+        (
+            answer.json()["usage"]["input_tokens"].as_u64(),
+            answer.header("x-ignored-fields").map(str::to_owned),
+        )
+    };
+    let (alone, _) = ask(json!([user("Hi")]));
+    assert_eq!(ask(json!([user("Hi"), reasoning])), (alone, Some("input[1]".to_owned())));
+    // Another question follows: it has been reasoned.
+    let (longer, named) = ask(json!([user("Hi"), reasoning, user("Stop.")]));
+    assert!(longer > ask(json!([user("Hi"), user("Stop.")])).0 && named.is_none(), "{named:?}");
+    // The text that has begun is continued.
+    let begun = json!({ "type": "message", "role": "assistant", "status": "incomplete", "content": [{ "type": "output_text", "text": "We" }] });
+    let continued = ask(json!([user("Hi"), begun])).0;
+    assert_eq!(ask(json!([user("Hi"), reasoning, begun])), (continued, Some("input[1]".to_owned())));
+}
+
+#[test]
+fn a_request_may_have_tools_of_services_only() {
+    let server = Running::with_template(TEMPLATE);
+    let tools =
+        json!([{ "type": "web_search" }, { "type": "mcp", "server_label": "x" }, { "type": "local_shell" }]);
+    let answer = server.post(RESPONSES, &question(json!({ "tools": tools })));
+    assert_eq!(answer.header("x-ignored-fields"), Some("tools[0], tools[1], tools[2]"));
+    answer.json();
 }
