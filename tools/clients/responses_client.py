@@ -141,7 +141,7 @@ def refused(client, model):
         ({"store": True}, "store"),
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
         ({"truncation": "auto"}, "truncation"),
-        ({"include": ["file_search_call.results"]}, "include[0]"),
+        ({"tool_choice": {"type": "web_search"}, "tools": [{"type": "web_search"}]}, "tool_choice"),
         ({"input": [{"role": "user", "content": [image]}]}, "input[0].content[0]"),
     ]
     for fields, param in wrong:

@@ -43,8 +43,13 @@ pub(crate) struct Constraint {
 }
 
 impl Group for Constraint {
-    /// Names of other protocols, or of what no grammar here can do.
+    /// Names of other protocols, or of what no grammar here can do, or restricts tokens in another way.
     const REFUSED: &'static [&'static str] = &[
+        "allowed_token_ids",
+        "bad_words",
+        "custom_logit_processor",
+        "grammar_lazy",
+        "logits_processors",
         "format",
         "output_format",
         "output_config",

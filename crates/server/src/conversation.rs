@@ -13,15 +13,60 @@ use crate::error::{ApiError, Kind};
 pub const RESERVED_VARIABLES: [&str; 6] =
     ["messages", "tools", "add_generation_prompt", "bos_token", "eos_token", "strftime_now"];
 
-/// Gives a conversation `tools` in OpenAI's shape, of which those in `strict` have schemas that must be enforced. Without a choice,
-/// they must not be used. Fails if a call is demanded, and there are no tools.
+/// Tools in OpenAI's shape.
+pub(crate) struct Tools {
+    list: Vec<Json>,
+    /// Where the client has each of them.
+    places: Vec<String>,
+    /// What the client calls name and schema of a tool.
+    fields: [&'static str; 2],
+    /// Names of those whose schemas must be enforced.
+    strict: Vec<String>,
+}
+
+impl Tools {
+    pub(crate) fn new(fields: [&'static str; 2]) -> Tools {
+        Tools { list: Vec::new(), places: Vec::new(), fields, strict: Vec::new() }
+    }
+
+    pub(crate) fn push(&mut self, place: String, tool: Json, is_strict: bool) {
+        self.strict.extend(tool["function"]["name"].as_str().filter(|_| is_strict).map(str::to_owned));
+        self.places.push(place);
+        self.list.push(tool);
+    }
+
+    /// Fails if one of them is no function; the error names it as the client does.
+    fn check(&self) -> Result<(), ApiError> {
+        let Err(error) = chat::Tools::read(&self.list) else { return Ok(()) };
+        let message = error.to_string();
+        let (index, rest) =
+            message.strip_prefix("tools[").and_then(|rest| rest.split_once(']')).unwrap_or_default();
+        let place = index.parse().ok().and_then(|index: usize| self.places.get(index));
+        let message = place.map_or_else(
+            || message.clone(),
+            |place| {
+                let [name, schema] = self.fields;
+                let rest = rest.replacen("function.name", name, 1).replacen("function.parameters", schema, 1);
+                format!("{place}{rest}")
+            },
+        );
+        let list = place.and_then(|place| place.split('[').next()).unwrap_or("tools");
+        Err(ApiError::new(Kind::Invalid, format!("`{list}`: {message}")).at(list))
+    }
+}
+
+/// Gives a conversation tools. Without a choice, they must not be used. Fails if a call is demanded, and there are no tools, or if
+/// one of them is no function.
 pub(crate) fn with_tools(
     conversation: Conversation,
-    tools: Vec<Json>,
+    tools: Tools,
     choice: Option<Choice>,
     parallel_tool_calls: bool,
-    strict_tools: Vec<String>,
 ) -> Result<Conversation, ApiError> {
+    if choice.is_some() {
+        tools.check()?;
+    }
+    let Tools { list: tools, strict: strict_tools, .. } = tools;
     if tools.is_empty() && matches!(choice, Some(Choice::Required | Choice::Named(_))) {
         let why = "demands a call, but there are no `tools` to call; the server runs none itself";
         return Err(ApiError::invalid("tool_choice", why));

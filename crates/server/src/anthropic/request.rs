@@ -12,7 +12,7 @@ use super::conversation::Messages;
 use crate::call::Sampling;
 use crate::config::{Config, Limits};
 use crate::constraint::Format;
-use crate::conversation::{function, parse, with_tools};
+use crate::conversation::{self, function, parse, with_tools};
 use crate::error::{ApiError, Kind};
 use crate::fields::{Group, Within, at_most};
 
@@ -264,18 +264,18 @@ impl Tools {
         limits: &Limits,
         ignored: &mut Vec<String>,
     ) -> Result<Conversation, ApiError> {
-        let Tools { tools, tool_choice } = self;
-        at_most("tools", &tools, limits.tools)?;
-        let mut strict = Vec::new();
-        let mut read = |(index, json)| {
-            let Some((tool, is_strict)) = tool(index, json, ignored)? else { return Ok(None) };
-            strict.extend(tool["function"]["name"].as_str().filter(|_| is_strict).map(str::to_owned));
-            Ok(Some(tool))
-        };
-        let tools = tools.into_iter().enumerate().filter_map(|tool| read(tool).transpose());
-        let tools: Vec<Json> = tools.collect::<Result<_, ApiError>>()?;
+        let Tools { tools: given, tool_choice } = self;
+        at_most("tools", &given, limits.tools)?;
+        let mut tools = conversation::Tools::new(["name", "input_schema"]);
+        for (index, json) in given.into_iter().enumerate() {
+            let place = format!("tools[{index}]");
+            match tool(&place, json, ignored)? {
+                Some((tool, is_strict)) => tools.push(place, tool, is_strict),
+                None => ignored.push(place),
+            }
+        }
         let Some(ToolChoice { kind, name, disable_parallel_tool_use }) = tool_choice else {
-            return with_tools(conversation, tools, Some(Choice::Auto), true, strict);
+            return with_tools(conversation, tools, Some(Choice::Auto), true);
         };
         let choice = match kind {
             ChoiceKind::None => None,
@@ -286,25 +286,21 @@ impl Tools {
                 Some(Choice::Named(name.ok_or_else(missing)?))
             }
         };
-        with_tools(conversation, tools, choice, !disable_parallel_tool_use.unwrap_or(false), strict)
+        with_tools(conversation, tools, choice, !disable_parallel_tool_use.unwrap_or(false))
     }
 }
 
 /// A tool in OpenAI's shape, and whether it is strict. None if Anthropic would run it, or knows how it is called.
-fn tool(index: usize, json: Json, ignored: &mut Vec<String>) -> Result<Option<(Json, bool)>, ApiError> {
-    let place = format!("tools[{index}]");
+fn tool(place: &str, json: Json, ignored: &mut Vec<String>) -> Result<Option<(Json, bool)>, ApiError> {
     match json["type"].as_str() {
         None | Some("custom") => {}
         Some("function") => {
             let why = "is in OpenAI's shape, expected {\"name\": …, \"input_schema\": …}";
             return Err(ApiError::invalid(place, why));
         }
-        Some(_) => {
-            ignored.push(place);
-            return Ok(None);
-        }
+        Some(_) => return Ok(None),
     }
-    let Tool { name, description, input_schema, strict, others } = parse(&place, json)?;
+    let Tool { name, description, input_schema, strict, others } = parse(place, json)?;
     for (field, value) in others {
         let place = format!("tools[].{field}");
         let says_nothing = matches!(value, Json::Null | Json::Bool(false));

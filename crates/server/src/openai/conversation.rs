@@ -8,7 +8,9 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::config::{Config, Limits};
 use crate::constraint::{Constraint, Format};
-use crate::conversation::{RESERVED_VARIABLES, Said, conversation, with_tools, without_begun_reasoning};
+use crate::conversation::{
+    self, RESERVED_VARIABLES, Said, conversation, with_tools, without_begun_reasoning,
+};
 use crate::error::{ApiError, Kind};
 use crate::fields::{Group, at_most};
 
@@ -183,14 +185,20 @@ impl Tools {
         }
         let (name, given) = if are_functions { ("functions", functions) } else { ("tools", tools) };
         at_most(name, &given, limits.tools)?;
-        let mut tools = Vec::new();
-        for (index, tool) in given.into_iter().enumerate() {
-            let is_function = are_functions || tool["type"].as_str().is_none_or(|kind| kind == "function");
-            match is_function {
-                true if are_functions => tools.push(json!({ "type": "function", "function": tool })),
-                true => tools.push(tool),
-                false => ignored.push(format!("tools[{index}]")),
+        let fields =
+            if are_functions { ["name", "parameters"] } else { ["function.name", "function.parameters"] };
+        let mut tools = conversation::Tools::new(fields);
+        for (index, mut tool) in given.into_iter().enumerate() {
+            let place = format!("{name}[{index}]");
+            if are_functions {
+                tool = json!({ "type": "function", "function": tool });
             }
+            if tool["type"].as_str().is_some_and(|kind| kind != "function") {
+                ignored.push(place);
+                continue;
+            }
+            let is_strict = tool["function"]["strict"] == true;
+            tools.push(place, tool, is_strict);
         }
         let choice = match (tool_choice, function_call) {
             (Some(ToolChoice::Named { function: named }), _) | (None, Some(FunctionChoice::Named(named))) => {
@@ -199,12 +207,9 @@ impl Tools {
             (Some(ToolChoice::Mode(mode)), _) | (None, Some(FunctionChoice::Mode(mode))) => mode.choice(),
             (None, None) => Some(Choice::Auto),
         };
-        let functions = tools.iter().map(|tool| &tool["function"]);
-        let strict = functions.filter(|function| function["strict"] == Json::Bool(true));
-        let strict = strict.filter_map(|function| function["name"].as_str()).map(str::to_owned).collect();
         // The older form of an answer has one call.
         let is_parallel = parallel_tool_calls.unwrap_or(true) && !are_functions;
-        with_tools(conversation, tools, choice, is_parallel, strict)
+        with_tools(conversation, tools, choice, is_parallel)
     }
 }
 

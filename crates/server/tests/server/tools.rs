@@ -294,3 +294,53 @@ fn functions_are_called_in_the_older_form() {
     let none = with(question(), json!({ "function_call": { "name": "a" } }));
     server.post(PATH, &none).error(400);
 }
+
+/// A tool is named as the client wrote it, also behind others that are left out.
+#[test]
+fn a_wrong_tool_is_named_by_its_place() {
+    let server = Running::with_template(TOOLS);
+    let search = json!({ "type": "web_search" });
+    let hi = json!([{ "role": "user", "content": "Hi" }]);
+    let wrong = json!({ "type": "array" });
+    for (path, body, place) in [
+        (
+            PATH,
+            json!({ "tools": [search, { "function": { "name": "a", "parameters": wrong } }] }),
+            "tools[1].function.parameters",
+        ),
+        (
+            PATH,
+            json!({ "tools": [search, { "type": "function", "function": {} }] }),
+            "tools[1].function.name",
+        ),
+        (
+            PATH,
+            json!({ "functions": [{ "name": "a" }, { "name": "b", "parameters": wrong }] }),
+            "functions[1].parameters",
+        ),
+        (
+            "/api/chat",
+            json!({ "tools": [search, { "function": { "name": "a", "parameters": wrong } }] }),
+            "tools[1].function.parameters",
+        ),
+        (
+            "/v1/responses",
+            json!({ "input": "Hi", "tools": [search, { "type": "function", "name": "a", "parameters": wrong }] }),
+            "tools[1].parameters",
+        ),
+        (
+            "/v1/responses",
+            json!({ "input": "Hi", "tools": [search, { "type": "function", "name": "a b" }] }),
+            "tools[1].name",
+        ),
+        (
+            "/v1/messages",
+            json!({ "max_tokens": 1, "tools": [search, { "name": "a", "input_schema": wrong }] }),
+            "tools[1].input_schema",
+        ),
+    ] {
+        let body = if path == "/v1/responses" { body } else { with(body, json!({ "messages": hi })) };
+        let answer = server.post(path, &body);
+        assert!(answer.status == 400 && answer.body.contains(place), "{path}: {}", answer.body);
+    }
+}

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use chat::{Content, FunctionCall, Message, ToolCall};
+use chat::{Content, ContentPart, FunctionCall, Message, ToolCall};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
 
 use crate::config::Limits;
 use crate::conversation::{parse, text_part};
-use crate::error::ApiError;
+use crate::error::{ApiError, Kind};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "expected a string or an array of items")]
@@ -37,8 +37,8 @@ enum Text {
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Item {
-    Message { role: Role, content: Text },
-    FunctionCall { call_id: String, name: String, arguments: String, status: Option<String> },
+    Message { role: Role, content: Option<Text> },
+    FunctionCall { call_id: String, name: String, arguments: Json, status: Option<String> },
     FunctionCallOutput { call_id: String, output: Text },
     Reasoning { summary: Option<Vec<Json>>, content: Option<Vec<Json>> },
 }
@@ -54,14 +54,27 @@ const CALLS: [(&str, &str); 4] = [
     ("apply_patch_call", "operation"),
 ];
 
+/// Whether the arguments of a call are complete: an object, or its text.
+fn is_object(arguments: &Json) -> bool {
+    match arguments {
+        Json::String(text) => serde_json::from_str::<Map<String, Json>>(text).is_ok(),
+        arguments => arguments.is_object(),
+    }
+}
+
 /// The items by which functions are called, for an item by which another tool is.
-fn translated(item: Json) -> Vec<Json> {
+fn translated(mut item: Json) -> Vec<Json> {
     let kind = item["type"].as_str().unwrap_or_default();
     let id = || if item["call_id"].is_string() { item["call_id"].clone() } else { item["id"].clone() };
     let call = |name: &str, arguments: String| json!({ "type": "function_call", "call_id": id(), "name": name, "arguments": arguments });
     let output = |output: &Json| {
-        let is_text = output.is_string() || output[0]["type"] == "input_text";
-        let output = if is_text { output.clone() } else { output.to_string().into() };
+        let is_part = |part: &Json| part["type"].as_str().is_some_and(|kind| kind.starts_with("input_"));
+        let output = match output {
+            Json::Null => "".into(),
+            Json::Array(parts) if parts.iter().all(is_part) => output.clone(),
+            Json::String(text) => text.clone().into(),
+            other => other.to_string().into(),
+        };
         json!({ "type": "function_call_output", "call_id": id(), "output": output })
     };
     if let Some((_, field)) = CALLS.iter().find(|(name, _)| *name == kind) {
@@ -70,14 +83,20 @@ fn translated(item: Json) -> Vec<Json> {
             if input.is_object() { input.to_string() } else { json!({ *field: input }).to_string() };
         return vec![call(item["name"].as_str().unwrap_or(kind.trim_end_matches("_call")), arguments)];
     }
-    if CALLS.iter().any(|(name, _)| kind.strip_suffix("_output") == Some(name)) {
+    if kind == "function_call_output"
+        || CALLS.iter().any(|(name, _)| kind.strip_suffix("_output") == Some(name))
+    {
         return vec![output(&item["output"])];
     }
     // A service has run it: call and result are one item.
-    if kind == "mcp_call" {
+    if kind == "mcp_call" && !(item["output"].is_null() && item["error"].is_null()) {
         let result = if item["output"].is_null() { &item["error"] } else { &item["output"] };
         let arguments = item["arguments"].as_str().unwrap_or("{}").to_owned();
         return vec![call(item["name"].as_str().unwrap_or_default(), arguments), output(result)];
+    }
+    let (is_call, id) = (kind == "function_call", id());
+    if is_call {
+        item["call_id"] = id;
     }
     vec![item]
 }
@@ -152,28 +171,30 @@ impl Messages {
         }
         match parse(place, item)? {
             Item::Message { role: Role::Assistant, content } => {
-                let content = text(&format!("{place}.content"), content)?;
+                let content = self.answer_text(&format!("{place}.content"), content)?;
                 if self.answer.as_ref().is_some_and(|answer| answer.content.is_some()) {
                     self.end_answer();
                 }
                 self.answer().content = Some(content);
             }
             Item::Message { role, content } => {
-                let content = text(&format!("{place}.content"), content)?;
+                let place = format!("{place}.content");
+                let content = content
+                    .ok_or_else(|| ApiError::invalid(&place, "is missing; expected a string or parts"))?;
+                let content = text(&place, content)?;
                 self.end_answer();
                 let role = if let Role::User = role { "user" } else { "system" };
                 self.list.push(Message { role: role.into(), content, ..Message::default() });
             }
             // A call that was cut has not been run.
             Item::FunctionCall { arguments, status: Some(status), .. }
-                if status != "completed"
-                    && serde_json::from_str::<Map<String, Json>>(&arguments).is_err() =>
+                if status != "completed" && !is_object(&arguments) =>
             {
                 self.ignored.push(place.to_owned());
             }
             Item::FunctionCall { call_id, name, arguments, .. } => {
                 self.calls.insert(call_id.clone(), name.clone());
-                let function = FunctionCall { name, arguments: arguments.into() };
+                let function = FunctionCall { name, arguments };
                 let call = ToolCall { id: Some(call_id), kind: "function".into(), function };
                 self.answer().calls.push(call);
             }
@@ -219,6 +240,25 @@ impl Messages {
         Ok(())
     }
 
+    /// The content of an answer. Parts of other providers are left out.
+    fn answer_text(&mut self, place: &str, content: Option<Text>) -> Result<Content, ApiError> {
+        let parts = match content {
+            Some(Text::Whole(text)) => return Ok(Content::Text(text)),
+            Some(Text::Parts(parts)) => parts,
+            None => Vec::new(),
+        };
+        let mut texts = Vec::new();
+        for (number, json) in parts.iter().enumerate() {
+            let place = format!("{place}[{number}]");
+            match part(&place, json) {
+                Ok(text) => texts.push(text),
+                Err(error) if error.kind == Kind::Unsupported => self.ignored.push(place),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Content::Parts(texts))
+    }
+
     /// The answer to which the next item belongs.
     fn answer(&mut self) -> &mut Answer {
         self.answer.get_or_insert_default()
@@ -254,21 +294,22 @@ fn text(place: &str, text: Text) -> Result<Content, ApiError> {
         Text::Whole(text) => return Ok(Content::Text(text)),
         Text::Parts(parts) => parts,
     };
-    let parts = parts.into_iter().enumerate().map(|(number, part)| {
-        let place = format!("{place}[{number}]");
-        let kind = part.get("type").and_then(Json::as_str).unwrap_or_default();
-        let field = match kind {
-            "input_text" | "output_text" | "text" => "text",
-            "refusal" => "refusal",
-            kind => {
-                let why = format!("has the type `{kind}`; this server takes text only");
-                return Err(ApiError::unsupported(place, why));
-            }
-        };
-        match part.get(field) {
-            Some(Json::String(text)) => Ok(text_part(text)),
-            _ => Err(ApiError::invalid(place, format!("lacks `{field}`, a string"))),
-        }
-    });
+    let parts = parts.iter().enumerate().map(|(number, json)| part(&format!("{place}[{number}]"), json));
     parts.collect::<Result<_, _>>().map(Content::Parts)
+}
+
+fn part(place: &str, part: &Json) -> Result<ContentPart, ApiError> {
+    let kind = part["type"].as_str().unwrap_or_default();
+    let field = match kind {
+        "input_text" | "output_text" | "text" => "text",
+        "refusal" => "refusal",
+        kind => {
+            let why = format!("has the type `{kind}`; this server takes text only");
+            return Err(ApiError::unsupported(place, why));
+        }
+    };
+    match &part[field] {
+        Json::String(text) => Ok(text_part(text)),
+        _ => Err(ApiError::invalid(place, format!("lacks `{field}`, a string"))),
+    }
 }

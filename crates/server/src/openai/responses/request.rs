@@ -35,7 +35,7 @@ pub(in crate::openai) struct Request {
     reasoning: Reasoning,
     /// Further parts of the answer.
     #[serde(default)]
-    #[schemars(extend("items" = { "enum": ["message.output_text.logprobs", "reasoning.encrypted_content"] }))]
+    #[schemars(extend("items" = { "type": "string", "examples": ["message.output_text.logprobs", "reasoning.encrypted_content"] }))]
     include: Vec<String>,
     /// So many most likely tokens; needs `include`.
     top_logprobs: Option<Within<0, 20>>,
@@ -122,7 +122,7 @@ pub(super) fn read((body, tools, constraint, sampling): Body, app: &App) -> Resu
     }
     let mut ignored = Vec::new();
     let top_logprobs = body.top_logprobs.map_or(0, |top| top.0);
-    let logprobs = logprobs(&body.include, top_logprobs)?;
+    let logprobs = logprobs(&body.include, top_logprobs, &mut ignored)?;
     let messages = input::read(body.input, body.instructions.as_deref(), &app.config.limits, &mut ignored)?;
     let conversation = conversation(messages, &app.config.defaults, &mut ignored)?;
     let (mut conversation, tools, choice) = tools.give(conversation, &app.config.limits, &mut ignored)?;
@@ -159,14 +159,26 @@ pub(super) fn read((body, tools, constraint, sampling): Body, app: &App) -> Resu
     Ok(Call { request, format, repeated, is_stream: body.stream, ignored })
 }
 
-/// The number of most likely tokens to return with each token.
-fn logprobs(include: &[String], top: usize) -> Result<Option<usize>, ApiError> {
+/// Parts of the answer that concern tools of services and pictures, of which there are none.
+const ABSENT: [&str; 5] = [
+    "web_search_call.",
+    "file_search_call.",
+    "code_interpreter_call.",
+    "computer_call_output.",
+    "message.input_image.",
+];
+
+/// The number of most likely tokens to return with each token. Names what `include` asks for and no answer has in `ignored`.
+fn logprobs(include: &[String], top: usize, ignored: &mut Vec<String>) -> Result<Option<usize>, ApiError> {
     let mut wants_logprobs = false;
     for (index, name) in include.iter().enumerate() {
         match &**name {
             "message.output_text.logprobs" => wants_logprobs = true,
             // Reasoning is in the output as it is.
             "reasoning.encrypted_content" => {}
+            name if ABSENT.iter().any(|group| name.starts_with(group)) => {
+                ignored.push(format!("include[{index}]"))
+            }
             name => {
                 let why = format!("is {name:?}, which this server does not have; leave it out");
                 return Err(ApiError::unsupported(format!("include[{index}]"), why));
@@ -263,11 +275,14 @@ impl Tools {
     ) -> Result<(Conversation, Vec<Function>, Json), ApiError> {
         let Tools { tools: given, tool_choice, parallel_tool_calls } = self;
         at_most("tools", &given, limits.tools)?;
-        let mut tools: Vec<Function> = Vec::new();
+        let mut tools: Vec<(String, Function)> = Vec::new();
         for (index, tool) in given.into_iter().enumerate() {
             let place = format!("tools[{index}]");
             match tool["type"].as_str() {
-                Some("function") => tools.push(parse(&place, tool)?),
+                Some("function") => {
+                    let function = parse(&place, tool)?;
+                    tools.push((place, function));
+                }
                 Some(_) => ignored.push(place),
                 None => return Err(ApiError::invalid(place, "has no `type`, expected \"function\"")),
             }
@@ -289,27 +304,24 @@ impl Tools {
             }
         };
         if let Some(unknown) =
-            allowed.iter().flatten().find(|allowed| tools.iter().all(|tool| tool.name != allowed.name))
+            allowed.iter().flatten().find(|allowed| tools.iter().all(|(_, tool)| tool.name != allowed.name))
         {
             let why = format!("allows {:?}, which is not one of the tools", unknown.name);
             return Err(ApiError::invalid("tool_choice", why));
         }
         // The model sees only what it may call.
-        let is_allowed = |tool: &&Function| match &allowed {
+        let is_allowed = |tool: &Function| match &allowed {
             Some(allowed) => allowed.iter().any(|allowed| allowed.name == tool.name),
             None => true,
         };
-        let usable: Vec<&Function> = tools.iter().filter(is_allowed).collect();
-        if usable.is_empty() && matches!(chosen, Some(Choice::Required | Choice::Named(_))) {
-            let why = "demands a call, but there are no functions to call; the server runs no tools itself";
-            return Err(ApiError::invalid("tool_choice", why));
+        let mut nested = conversation::Tools::new(["name", "parameters"]);
+        for (place, tool) in tools.iter().filter(|(_, tool)| is_allowed(tool)) {
+            let own =
+                conversation::function(&tool.name, tool.description.as_deref(), tool.parameters.clone());
+            nested.push(place.clone(), own, tool.strict == Some(true));
         }
-        let strict = usable.iter().filter(|tool| tool.strict == Some(true)).map(|tool| tool.name.clone());
-        let nested = usable.iter().map(|tool| {
-            conversation::function(&tool.name, tool.description.as_deref(), tool.parameters.clone())
-        });
         let is_parallel = parallel_tool_calls.unwrap_or(true);
-        let conversation = with_tools(conversation, nested.collect(), chosen, is_parallel, strict.collect())?;
-        Ok((conversation, tools, choice))
+        let conversation = with_tools(conversation, nested, chosen, is_parallel)?;
+        Ok((conversation, tools.into_iter().map(|(_, tool)| tool).collect(), choice))
     }
 }

@@ -73,7 +73,7 @@ fn what_is_not_supported_is_refused_by_its_place() {
         (json!({ "background": true }), "background"),
         (json!({ "prompt": { "id": "pmpt_1" } }), "prompt"),
         (json!({ "truncation": "auto" }), "truncation"),
-        (json!({ "include": ["file_search_call.results"] }), "include[0]"),
+        (json!({ "include": ["nonsense"] }), "include[0]"),
         (json!({ "n": 2 }), "n"),
         (json!({ "tool_choice": { "type": "file_search" }, "tools": [weather()] }), "tool_choice"),
         (
@@ -90,7 +90,7 @@ fn what_is_not_supported_is_refused_by_its_place() {
         (json!({ "input": [] }), "input"),
         (json!({ "input": 5 }), "input"),
         (json!({ "input": [{ "role": "robot", "content": "Hi" }] }), "input[0]"),
-        (json!({ "input": [{ "role": "user" }] }), "input[0]"),
+        (json!({ "input": [{ "role": "user" }] }), "input[0].content"),
         (json!({ "input": user(json!([{ "type": "input_text" }])) }), "input[1].content[0]"),
         (json!({ "input": [output] }), "input[0].call_id"),
         (json!({ "input": [thought] }), "input"),
@@ -216,11 +216,23 @@ fn histories_of_other_providers_are_read() {
     for (items, same) in kept {
         assert_eq!(count(items.clone()), (count(same).0, None), "{items}");
     }
+    let kept = [
+        json!({ "type": "function_call", "id": "c", "name": "weather", "arguments": { "place": "Rome" } }),
+        json!({ "type": "function_call_output", "call_id": "c", "output": null }),
+    ];
+    let same = json!([call("weather", r#"{"place":"Rome"}"#), output("")]);
+    assert_eq!(count(json!(kept)), (count(same).0, None));
+    let said = |content: Json| json!([{ "type": "message", "role": "assistant", "content": content }]);
+    let text = json!({ "type": "output_text", "text": "Yes." });
+    let more = said(json!([{ "type": "output_audio", "data": "" }, text]));
+    assert_eq!(count(more), (count(said(json!([text]))).0, Some("input[1].content[0]".to_owned())));
+    count(said(Json::Null));
     let none = count(json!([])).0;
     for item in [
         json!({ "type": "web_search_call", "status": "completed", "action": { "type": "search", "query": "x" } }),
         json!({ "type": "file_search_call", "id": "f", "queries": [] }),
         json!({ "type": "computer_call", "call_id": "c", "action": {} }),
+        json!({ "type": "mcp_call", "id": "c", "name": "f", "arguments": "{}", "status": "in_progress" }),
         json!({ "type": "image_generation_call", "id": "i", "result": "aGk=" }),
         json!({ "type": "mcp_list_tools", "server_label": "s", "tools": [] }),
         json!({ "type": "compaction", "encrypted_content": "x" }),
@@ -263,7 +275,8 @@ fn a_request_may_have_tools_of_services_only() {
     let server = Running::with_template(TEMPLATE);
     let tools =
         json!([{ "type": "web_search" }, { "type": "mcp", "server_label": "x" }, { "type": "local_shell" }]);
-    let answer = server.post(RESPONSES, &question(json!({ "tools": tools })));
-    assert_eq!(answer.header("x-ignored-fields"), Some("tools[0], tools[1], tools[2]"));
+    let include = json!(["web_search_call.action.sources", "reasoning.encrypted_content"]);
+    let answer = server.post(RESPONSES, &question(json!({ "tools": tools, "include": include })));
+    assert_eq!(answer.header("x-ignored-fields"), Some("include[0], tools[0], tools[1], tools[2]"));
     answer.json();
 }
