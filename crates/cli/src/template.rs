@@ -77,10 +77,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         );
     };
     let ending = if args.no_generation_prompt { Ending::Nothing } else { Ending::Answer };
+    let has_tools = !tools.is_empty();
     let conversation = Conversation::new(request.messages).tools(tools);
     let (prompt, _) = Conversation { variables, ending, ..conversation }.render(&template)?;
     if prompt.merged_system() {
         generate::note_merged_system();
+    }
+    if let (true, Err(error)) = (has_tools, prompt.tools()) {
+        output::note(format_args!("warning: {error}"));
     }
     if args.json {
         let ids = encode_rendered(&tokenizer, &prompt);

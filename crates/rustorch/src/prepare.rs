@@ -188,8 +188,13 @@ impl Conversation {
 
     /// Renders the messages, tools and variables, which it takes. Returns the prompt, and the answer that has begun. Fails if there
     /// are no messages, or the template rejects them.
+    ///
+    /// A developer's message is a system message: most templates drop a role that they do not know.
     pub fn render(&mut self, template: &Template) -> Result<(Prompt, String)> {
         let (mut messages, mut options) = (std::mem::take(&mut self.messages), self.options());
+        for message in messages.iter_mut().filter(|message| message.role == "developer") {
+            message.role = "system".to_owned();
+        }
         let begun = messages.pop_if(|last| self.ending == Ending::Continued && is_unfinished(last));
         if messages.is_empty() {
             let message = if begun.is_some() {

@@ -149,9 +149,6 @@ pub(crate) fn conversation(
     }
     for (index, message) in messages.iter_mut().enumerate() {
         read_parts(index, message, ignored)?;
-        if message.role == "developer" {
-            message.role = "system".into();
-        }
     }
     let (variables, calls) = (defaults.variables.clone(), chat::Calls::Streamed);
     Ok(Conversation { variables, calls, ..Conversation::new(messages) })

@@ -46,9 +46,11 @@ fn a_prompt_is_printed() {
     let path = write(&home.path("tools.json"), tools.to_string());
     let with_tools = "[{\"type\": \"function\", \"function\": {\"name\": \"f</s>\"}}]Hi</s>";
     let args = [file, "--tools", path.to_str().expect("UTF-8")];
-    assert_eq!(home.run_with("template -m MODEL", &args).quiet(), with_tools);
+    let printed = home.run_with("template -m MODEL", &args);
+    assert_eq!(printed.stdout, with_tools);
+    assert!(printed.stderr.contains("no known format of tool calls"), "as the server: {}", printed.stderr);
     let request = json!({"messages": messages, "tools": tools, "model": "x"});
-    assert_eq!(home.pipe("template -m MODEL", request.to_string()).quiet(), with_tools);
+    assert_eq!(home.pipe("template -m MODEL", request.to_string()).ok(), with_tools);
     let ids = home.pipe("template -m MODEL --json", request.to_string()).json()["ids"].clone();
     let ends = ids.as_array().expect("ids").iter().filter(|id| **id == 2).count();
     assert_eq!(ends, 1, "the template's EOS alone");
@@ -75,6 +77,27 @@ fn another_template_is_used() {
             && merged.stderr.contains("does not write all system messages"),
         "{merged:?}"
     );
+}
+
+/// Templates that know no developers would drop the text.
+#[test]
+fn a_developers_message_is_a_system_message() {
+    let home = Home::new();
+    let messages = |first: &str, second: &str| {
+        json!([{"role": first, "content": "S"}, {"role": second, "content": "D"}, {"role": "user", "content": "U"}])
+            .to_string()
+    };
+    for template in ["chatml", "llama3", "phi3", "gemma"] {
+        let prompt = |first: &str, second: &str| {
+            let args = format!("template -m MODEL --chat-template {template}");
+            home.pipe(&args, messages(first, second)).ok()
+        };
+        let by_system = prompt("system", "system");
+        assert!(by_system.contains('D') && by_system.contains('S'), "{template}: {by_system}");
+        for (first, second) in [("developer", "developer"), ("system", "developer")] {
+            assert_eq!(prompt(first, second), by_system, "{template}");
+        }
+    }
 }
 
 #[test]
