@@ -17,6 +17,7 @@ use grammar::Source;
 use runner::placement::{Layers, Split, SplitMode};
 use rustorch::devices::BackendName;
 
+use crate::files;
 use crate::output::Usage;
 use crate::params::ParamArgs;
 use crate::values::{Size, TemplateVariables, from_1_to, gpu_layers, n_ctx, unescape, up_to};
@@ -289,7 +290,8 @@ impl TemplateChoice {
     pub(crate) fn source(&self, file: &Gguf) -> anyhow::Result<Option<String>> {
         let read = |path: &Path| {
             let text = std::fs::read_to_string(path);
-            text.with_context(|| format!("cannot read the chat template {}", path.display())).map(Some)
+            let text = text.with_context(|| format!("cannot read the chat template {}", path.display()))?;
+            anyhow::Ok(Some(files::without_mark(text)))
         };
         let text = match (&self.chat_template, &self.chat_template_file) {
             (None, None) => return Ok(None),
@@ -378,7 +380,7 @@ impl GrammarArgs {
             let opened =
                 File::open(file).and_then(|opened| opened.take(MAX_GRAMMAR).read_to_string(&mut text));
             opened.with_context(|| format!("cannot read the grammar {}", file.display()))?;
-            anyhow::Ok(text)
+            anyhow::Ok(files::without_mark(text))
         };
         // Text that is not JSON is refused when it is compiled.
         let schema =

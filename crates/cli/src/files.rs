@@ -99,8 +99,18 @@ impl TextFile {
         {
             text.truncate(error.valid_up_to());
         }
-        String::from_utf8(text).with_context(unreadable)
+        let text = String::from_utf8(text).with_context(unreadable)?;
+        Ok(without_mark(text))
     }
+}
+
+/// `text` without the byte order mark that editors of Windows write at its beginning.
+pub(crate) fn without_mark(mut text: String) -> String {
+    let mark = '\u{feff}';
+    if text.starts_with(mark) {
+        text.drain(..mark.len_utf8());
+    }
+    text
 }
 
 pub(crate) fn without_newline(mut text: String) -> String {

@@ -65,6 +65,13 @@ pub(crate) fn introduce(args: &ModelArgs, file: &Gguf) {
             output::counted(blocks, "block"),
         ));
     }
+    let others = file.tensors().filter(|tensor| models::is_other_modality(&tensor.name)).count();
+    if others > 0 {
+        output::note(format_args!(
+            "rustorch: {} of an encoder of pictures or sound: not used, the model reads text only",
+            output::counted(others, "tensor"),
+        ));
+    }
     if !args.is_given() {
         let parameters = output::count(parameters(file));
         output::note(format_args!(

@@ -45,6 +45,7 @@ pub(crate) fn read(command: &Command, file: &str, bytes: &[u8]) -> Result<Config
         let line = bytes.iter().take(at).filter(|byte| **byte == b'\n').count() + 1;
         format!("{file}:{line}")
     };
+    let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let at = error.valid_up_to();
         format!("{}: byte {} is not UTF-8", place(at), at + 1)

@@ -26,8 +26,8 @@ pub(crate) struct Args {
     /// Encode special tokens
     #[arg(long)]
     parse_special: bool,
-    /// Do not add BOS
-    #[arg(long)]
+    /// Do not add the tokens before and after the text, such as BOS and [SEP]
+    #[arg(long, visible_alias = "no-special")]
     no_bos: bool,
     /// Read a JSON string per line from stdin and print an array of ids per line
     #[arg(long, conflicts_with_all = ["text", "json", "ids"])]
@@ -44,8 +44,8 @@ pub(crate) struct Args {
 pub(crate) fn from_ids(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
         "text" => arg.value_name("IDS").help("Token ids, such as 1,15043 [default: stdin]"),
-        "parse_special" => arg.help("Print special tokens"),
-        "no_bos" => arg.help("Keep a BOS at the start; --parse-special prints it"),
+        "parse_special" => arg.hide(true),
+        "no_bos" => arg.help("Print the tokens that `tokenize` adds before and after a text, too"),
         "jsonl" => arg.help("Read an array of ids per line from stdin and print a JSON string per line"),
         _ => arg,
     }
@@ -54,10 +54,9 @@ pub(crate) fn from_ids(arg: Arg) -> Arg {
 pub(crate) fn tokenize(args: Args) -> anyhow::Result<()> {
     let tokenizer = load::tokenizer(&load::introduced(&args.model)?)?;
     let options = Encode { add_special: false, parse_special: args.parse_special };
-    // Like a prompt: with BOS if the file says so, without EOS.
     let encode = |text: &str| {
         let ids = tokenizer.encode(text, options);
-        if args.no_bos { ids } else { tokenizer.with_bos(ids) }
+        if args.no_bos { ids } else { tokenizer.with_ends(ids) }
     };
     if args.jsonl {
         return lines("a JSON string", |text: String| Ok(encode(&text)));
@@ -98,15 +97,18 @@ fn check(tokenizer: &Tokenizer, ids: &[u32]) -> anyhow::Result<()> {
     }
 }
 
-/// The inverse of [`tokenize`] with the same options.
-fn decode(tokenizer: &Tokenizer, ids: &[u32], args: &Args) -> String {
-    let bos = tokenizer.bos_to_add().filter(|_| !args.no_bos);
-    let ids = if bos.is_some() && ids.first() == bos.as_ref() { &ids[1..] } else { ids };
+/// The inverse of [`tokenize`]: special tokens have their text.
+fn decode(tokenizer: &Tokenizer, mut ids: &[u32], args: &Args) -> String {
+    if !args.no_bos {
+        let added = |id: Option<&u32>, token: Option<u32>| token.is_some() && id.copied() == token;
+        ids = if added(ids.first(), tokenizer.bos_to_add()) { &ids[1..] } else { ids };
+        ids = if added(ids.last(), tokenizer.eos_to_add()) { &ids[..ids.len() - 1] } else { ids };
+    }
     let mut detokenizer = Detokenizer::new(tokenizer);
     let mut text = String::new();
     for &id in ids {
         let special = matches!(tokenizer.kind(id), Some(Kind::Control | Kind::Unknown));
-        if special && args.parse_special {
+        if special {
             text.push_str(&detokenizer.finish());
             text.push_str(tokenizer.token_text(id).unwrap_or_default());
         }

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use gguf::quoted;
 use serde::de::DeserializeOwned;
 
+use crate::json;
+
 /// Why a checkpoint cannot be converted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -58,7 +60,7 @@ pub(crate) fn invalid(
 
 pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
     let text = fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
-    serde_json::from_slice(&text).map_err(|why| Error::invalid(path, format!("this is no valid JSON: {why}")))
+    json::read(&text).map_err(|why| Error::invalid(path, format!("this is no valid JSON: {why}")))
 }
 
 /// Advice if `bytes` are a pointer of git-lfs, which `git clone` leaves where a large file belongs

@@ -23,6 +23,7 @@ mod error;
 pub mod export;
 mod families;
 pub mod imatrix;
+mod json;
 mod keys;
 mod output;
 mod parameters;

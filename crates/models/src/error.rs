@@ -9,6 +9,8 @@ pub enum Error {
         "metadata key `general.architecture` is {found}: this architecture is not supported; supported: {supported}"
     )]
     Architecture { found: String, supported: String },
+    #[error("the file is {what}, not a model: {advice}")]
+    OtherKind { what: &'static str, advice: &'static str },
     #[error("the file has a vocabulary but no tensors; use a file with the model's weights")]
     NoTensors,
     #[error("metadata key `{key}` is missing: {what}; the file is incomplete; convert the model again")]

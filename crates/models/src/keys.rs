@@ -48,6 +48,10 @@ const NEUTRAL: [(&str, f32, &str); 29] = [
     ("rope.scaling.yarn_beta_slow", 1.0, "YaRN scaling"),
 ];
 
+/// Beginnings of the keys of encoders of pictures and sound, which some files have beside the model of text.
+const OTHER_MODALITIES: [&str; 8] =
+    ["vision.", "vision_", "audio.", "audio_", "mm.", "projector.", "image_", "video_"];
+
 /// Names of the standard layout in `tensor_data_layout`.
 const LAYOUTS: [&str; 2] = ["reference", "Meta AI original pth"];
 
@@ -290,6 +294,24 @@ impl<'a> Keys<'a> {
         self.epsilon("attention.layer_norm_rms_epsilon", "the epsilon of RMS norms")
     }
 
+    /// As [`Keys::rms_epsilon`], with the family's `default`.
+    pub(crate) fn rms_epsilon_or(&mut self, default: f32) -> Result<f32, Error> {
+        let name = "attention.layer_norm_rms_epsilon";
+        if self.has(name) {
+            return self.rms_epsilon();
+        }
+        self.mark(name, default);
+        Ok(default)
+    }
+
+    /// Accepts a key that states what the family does anyway.
+    pub(crate) fn implied(&mut self, name: &'static str, value: f32) {
+        let found = self.metadata.get(&self.key(name)).and_then(number);
+        if found == Some(value) {
+            self.mark(name, value);
+        }
+    }
+
     pub(crate) fn layer_norm_epsilon(&mut self) -> Result<f32, Error> {
         self.epsilon("attention.layer_norm_epsilon", "the epsilon of layer norms")
     }
@@ -324,6 +346,7 @@ impl<'a> Keys<'a> {
         let ours = ours.filter_map(|(key, value)| Some((key.strip_prefix(&namespace)?, value)));
         for (name, value) in ours {
             let is_known = self.read.iter().any(|(read, _)| *read == name)
+                || OTHER_MODALITIES.iter().any(|part| name.starts_with(part))
                 || HARMLESS.contains(&name)
                 || self.harmless.contains(&name);
             let refused = match NEUTRAL.iter().find(|(neutral, _, _)| *neutral == name) {

@@ -37,7 +37,8 @@ pub struct Model {
 
 impl Model {
     /// Reads the hyper-parameters of `file`, builds its graph, and checks that the file has exactly its tensors. Fails if the
-    /// architecture is not supported, or a key or tensor is missing, invalid or unknown; multi-token prediction may be unused.
+    /// architecture is not supported, or a key or tensor is missing, invalid or unknown; multi-token prediction, and encoders of pictures and
+    /// sound, may be unused.
     pub fn new(file: &Gguf) -> Result<Model, Error> {
         Model::read(file, Task::Default)
     }
@@ -83,8 +84,25 @@ impl Model {
                 || family.name == "nomic-bert" && UNUSED.iter().any(|bias| name.ends_with(bias))
                 || name == "cls.output.weight" && family.is_decoder()
         };
+        // Keys and values of layers that read those of another one.
+        let shared = model.config.hyper_parameters.iter().find(|(key, _)| *key == "attention.shared_kv_layers");
+        let shared = shared.and_then(|(_, value)| value.integer()).map_or(0, |layers| layers as usize);
+        let is_shared = |name: &str| {
+            let place = name.strip_prefix("blk.").and_then(|name| name.split_once('.'));
+            place.is_some_and(|(block, tensor)| {
+                SHARED.contains(&tensor)
+                    && block.parse().is_ok_and(|block: usize| {
+                        (block_count.saturating_sub(shared)..block_count).contains(&block)
+                    })
+            })
+        };
         let is_known = |name: &str| {
-            used.contains(name) || is_prediction(name) || is_input_scale(name) || is_other_head(name)
+            used.contains(name)
+                || is_prediction(name)
+                || is_input_scale(name)
+                || is_other_head(name)
+                || is_shared(name)
+                || is_other_modality(name)
         };
         let is_unused = |name: &str| !is_known(name);
         match file.tensors().find(|tensor| is_unused(&tensor.name)) {
@@ -100,12 +118,41 @@ impl Model {
     }
 }
 
+/// The error for a file that belongs to a model, but is none.
+fn other_kind(metadata: &Metadata) -> Option<Error> {
+    let text = |key: &str| metadata.str(key).ok().flatten();
+    let (kind, architecture) = (text("general.type"), text("general.architecture"));
+    let (what, advice) = match (kind, architecture) {
+        (_, Some("controlvector")) => ("a control vector", "these are not supported; give the model itself"),
+        (Some("adapter"), _) => ("a LoRA adapter", "adapters are not supported; give the model, with the adapter merged into it"),
+        (Some("imatrix"), _) => {
+            ("an importance matrix", "give the model itself; `rustorch quantize --imatrix` takes this file")
+        }
+        (Some("mmproj"), _) | (_, Some("clip")) => {
+            ("a projector of pictures or sound", "these are not supported; give the model of text that it belongs to")
+        }
+        _ => return None,
+    };
+    Some(Error::OtherKind { what, advice })
+}
+
 fn family(metadata: &Metadata) -> Result<&'static Family, Error> {
+    if let Some(found) = other_kind(metadata) {
+        return Err(found);
+    }
     let key = "general.architecture";
     let name = metadata.str(key)?;
     let name = name.ok_or_else(|| Error::MissingKey { key: key.to_owned(), what: "the model's family" })?;
     let found = || Value::String(name.to_owned()).to_string();
     Family::from_name(name).ok_or_else(|| Error::Architecture { found: found(), supported: Family::names() })
+}
+
+/// Tensors of a layer that computes no keys and values: llama.cpp does not read them either.
+const SHARED: [&str; 3] = ["attn_k.weight", "attn_v.weight", "attn_k_norm.weight"];
+
+/// Whether the tensor `name` is of an encoder of pictures or sound beside the model of text, which is not run.
+pub fn is_other_modality(name: &str) -> bool {
+    ["v.", "a.", "mm.", "vision.", "audio.", "resampler."].iter().any(|part| name.starts_with(part))
 }
 
 /// Biases of the feed-forward network of `nomic-bert`, which llama.cpp does not add.

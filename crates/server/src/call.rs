@@ -14,6 +14,7 @@ use crate::app::App;
 use crate::constraint::Format;
 use crate::error::ApiError;
 use crate::fields::{Body, Fields, Group, Properties};
+use crate::http::notes;
 use crate::keys::Client;
 use crate::models::Served;
 use crate::openapi::describe_params;
@@ -86,10 +87,11 @@ pub(crate) async fn submit(
 ) -> Result<Answers, ApiError> {
     let n = requests.iter().map(|request| request.params.n).sum();
     let admission = app.admit(client, n)?;
-    let (format_field, format) = format.unzip();
-    let failed = |error| ApiError::from_model(error, input_field, format_field.unwrap_or("response_format"));
+    let format_field = format.as_ref().map_or("response_format", |asked| asked.field);
+    let failed = |error| ApiError::from_model(error, input_field, format_field);
     for request in &mut requests {
-        request.format = format.clone();
+        request.format = format.as_ref().map(|asked| asked.source.clone());
+        request.relaxes_format = format.as_ref().is_some_and(|asked| !asked.is_strict);
         request.tenant.client = client.number();
         request.tenant.cache_salt = client.salt(&request.tenant.cache_salt);
     }
@@ -98,9 +100,14 @@ pub(crate) async fn submit(
         move || requests.into_iter().map(|request| model.prepare(request)).collect::<Result<Vec<_>, _>>();
     let prepared = app.blocking(prepare).await?.map_err(failed)?;
     let prompts: Vec<Vec<u32>> = prepared.iter().map(|request| request.prompt().to_vec()).collect();
+    let tool_format = prepared.iter().find_map(|request| request.tool_format());
     let model = served.model.clone();
     let mut stream = app.compiling(move || model.submit_all(prepared)).await?.map_err(failed)?;
     stream.accepted().await.map_err(failed)?;
+    if tool_format.is_some_and(|format| format.is_generic()) {
+        notes::add(notes::TOOL_FORMAT, ["generic"]);
+    }
+    notes::add(notes::LEFT_OPEN, stream.left_open());
     admission.charge(prompts.iter().map(Vec::len).sum());
     Ok(Answers { stream, n, prompts, admission })
 }

@@ -9,8 +9,24 @@ use serde_json::{Map, Value as Json};
 use crate::error::{ApiError, Kind};
 use crate::fields::{Group, asks};
 
-/// The language of an answer, and the field that asks for it.
-pub(crate) type Format = Option<(&'static str, Source)>;
+/// The language of an answer, if there is one.
+pub(crate) type Format = Option<Asked>;
+
+/// The language of an answer.
+pub(crate) struct Asked {
+    /// The field that asks for it.
+    pub(crate) field: &'static str,
+    pub(crate) source: Source,
+    /// Whether what cannot be enforced of a schema is an error, instead of left open.
+    pub(crate) is_strict: bool,
+}
+
+impl Asked {
+    /// What the client does not call strict.
+    pub(crate) fn new(field: &'static str, source: Source) -> Asked {
+        Asked { field, source, is_strict: false }
+    }
+}
 
 /// The fields of all protocols; one of them may be given.
 #[derive(Deserialize, JsonSchema)]
@@ -82,6 +98,8 @@ pub(crate) struct ResponseFormat {
     json_schema: Option<NamedSchema>,
     /// The schema.
     schema: Option<Json>,
+    /// OpenAI's mark in responses: a part of the schema that cannot be enforced is an error.
+    strict: Option<bool>,
     /// The regular expression.
     #[serde(alias = "regex")]
     pattern: Option<String>,
@@ -105,14 +123,17 @@ enum FormatKind {
 #[derive(Deserialize, JsonSchema)]
 struct NamedSchema {
     schema: Option<Json>,
+    /// Whether a part of the schema that cannot be enforced is an error.
+    strict: Option<bool>,
 }
 
 impl ResponseFormat {
     /// The format that the field `name` asks for.
     pub(crate) fn read(self, name: &'static str) -> Result<Format, ApiError> {
-        let ResponseFormat { kind, json_schema, schema, pattern, grammar, value } = self;
+        let ResponseFormat { kind, json_schema, schema, strict, pattern, grammar, value } = self;
         let missing = |field: &str| ApiError::invalid(format!("{name}.{field}"), "is missing").at(name);
         let is_named = json_schema.is_some();
+        let strict = strict.or(json_schema.as_ref().and_then(|named| named.strict));
         let source = match kind {
             FormatKind::Text => return Ok(None),
             FormatKind::JsonObject | FormatKind::JsonSchema => {
@@ -129,7 +150,7 @@ impl ResponseFormat {
             }
             FormatKind::Grammar => self::grammar(grammar.ok_or_else(|| missing("grammar"))?),
         };
-        Ok(Some((name, source)))
+        Ok(Some(Asked { field: name, source, is_strict: strict == Some(true) }))
     }
 }
 
@@ -164,10 +185,10 @@ impl Constraint {
             ("guided_choice", one_of(&self.guided_choice)),
             ("structured_outputs.choice", one_of(&choice.unwrap_or_default())),
         ];
-        let all = all.into_iter().filter_map(|(name, source)| Some((name, source?)));
+        let all = all.into_iter().filter_map(|(name, source)| Some(Asked::new(name, source?)));
         let mut all = own.into_iter().chain(response_format.flatten()).chain(all);
         match (all.next(), all.next()) {
-            (Some((first, _)), Some((second, _))) => {
+            (Some(Asked { field: first, .. }), Some(Asked { field: second, .. })) => {
                 let message = format!("both `{first}` and `{second}` are given; choose one");
                 Err(ApiError::new(Kind::Invalid, message).at(second))
             }

@@ -46,7 +46,7 @@ impl Keys {
         let text =
             std::fs::read_to_string(path).map_err(|source| KeysError::Read { path: path_text(), source })?;
         let mut keys = Vec::new();
-        for (line, text) in (1..).zip(text.lines()) {
+        for (line, text) in (1..).zip(text.trim_start_matches('\u{feff}').lines()) {
             let mut words = text.split_whitespace();
             let Some(key) = words.next().filter(|key| !key.starts_with('#')) else { continue };
             let mut quota = Quota::default();

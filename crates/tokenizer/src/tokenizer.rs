@@ -235,6 +235,13 @@ impl Tokenizer {
         ids
     }
 
+    /// `ids` of a whole text, between the tokens that the file asks for before and after it.
+    pub fn with_ends(&self, ids: Vec<u32>) -> Vec<u32> {
+        let mut ids = self.with_bos(ids);
+        ids.extend(self.eos_to_add().filter(|eos| ids.last() != Some(eos)));
+        ids
+    }
+
     /// Properties of this tokenizer.
     pub fn facts(&self) -> &Facts {
         &self.facts

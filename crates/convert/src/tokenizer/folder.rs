@@ -60,7 +60,7 @@ impl Folder<'_> {
     }
 
     pub(super) fn parse<T: DeserializeOwned>(&self, name: &str, bytes: &[u8]) -> Result<T, Error> {
-        serde_json::from_slice(bytes).map_err(|why| Error::invalid(self.path(name), why.to_string()))
+        crate::json::read(bytes).map_err(|why| Error::invalid(self.path(name), why.to_string()))
     }
 
     pub(super) fn missing(&self, expected: &str) -> Error {

@@ -49,6 +49,7 @@ fn nomic_bert_moe(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Resu
 fn jina_bert_v2(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph, Error> {
     let norms_heads = tensors("blk.0.attn_q_norm.weight");
     let qk_norm = if norms_heads { QkNorm::Row } else { QkNorm::None };
+    keys.implied("attention.max_alibi_bias", ALIBI);
     let attention = Attention { rope: None, alibi: Some(ALIBI), qk_norm, ..attention(c, keys)? };
     graph(c, keys, tensors, attention, &|ctx, il, h, ffn| {
         if ctx.in_layers("ffn_gate.weight") {

@@ -83,7 +83,7 @@ fn layers<'a>(
     let rope = global.rope.map(|rope| Rope { theta, scale: 1.0, ..rope });
     let mask = local_mask.with_size(window).unwrap_or(local_mask);
     let local = Attention { mask, rope, ..global.clone() };
-    let mut ctx = GraphContext::new(c, keys.rms_epsilon()?, tensors);
+    let mut ctx = GraphContext::new(c, keys.rms_epsilon_or(1e-6)?, tensors);
 
     let attention = |il: usize| -> &dyn Mixer { if window > 0 && is_local[il] { &local } else { &global } };
     let x = ctx.embed("embd"); // [rows, hidden]

@@ -20,6 +20,7 @@ fn graph(c: &Config, keys: &mut Keys<'_>, tensors: Tensors<'_>) -> Result<Graph,
     let attention = Attention::read_hybrid(c, keys, Pairing::Halves, LINEAR_OR_YARN)?;
     let attention = Attention { rope: None, ..attention };
     let moe = experts(keys)?;
+    keys.implied("expert_gating_func", 2.0);
     let latent = keys.count("moe_latent_size")?;
     let expert_widths = match &moe {
         Some(moe) if !keys.has("expert_feed_forward_length") => {

@@ -2,6 +2,7 @@
 
 mod guard;
 mod linger;
+pub(crate) mod notes;
 
 pub(crate) use guard::guard;
 pub(crate) use linger::linger;
@@ -29,13 +30,10 @@ pub(crate) fn open_part(part: Result<Path<String>, PathRejection>) -> Result<Str
 }
 
 /// Names the fields of a request that this server does not know.
-const IGNORED: HeaderName = HeaderName::from_static("x-ignored-fields");
+const IGNORED: &str = "x-ignored-fields";
 
 /// Names the model that answers to a name that none has.
 const MODEL_USED: HeaderName = HeaderName::from_static("x-model-used");
-
-/// Names in the header of ignored fields, and bytes of each, at most.
-const MAX_NAMES: usize = 32;
 
 /// Names of ignored parts of fields, for the header.
 #[derive(Clone, Default)]
@@ -43,18 +41,6 @@ struct Ignored(Vec<String>);
 
 pub(crate) fn with_ignored(mut response: Response, names: Vec<String>) -> Response {
     response.extensions_mut().insert(Ignored(names));
-    response
-}
-
-fn with_ignored_header(mut response: Response, names: impl Iterator<Item = String>) -> Response {
-    // A name is what the client says: any text, of any length.
-    let shown = |name: &String| name.len() <= 64 && HeaderValue::from_str(name).is_ok();
-    let names: Vec<String> = names.filter(shown).take(MAX_NAMES).collect();
-    if !names.is_empty()
-        && let Ok(value) = HeaderValue::from_str(&names.join(", "))
-    {
-        response.headers_mut().insert(IGNORED, value);
-    }
     response
 }
 
@@ -81,13 +67,16 @@ impl Routes {
         let handler = async move |mut read: Read<B>| -> Result<Response, ApiError> {
             let ignored = std::mem::take(&mut read.ignored);
             let (app, model) = (read.app.clone(), read.model.clone());
-            let mut response = handler(read).await?;
+            let (response, notes) = notes::collect(handler(read)).await;
+            let mut response = response?;
             let used = model.and_then(|name| app.models.used_for(&name));
             if let Some(Ok(used)) = used.map(HeaderValue::from_str) {
                 response.headers_mut().insert(MODEL_USED, used);
             }
             let own = response.extensions_mut().remove::<Ignored>().unwrap_or_default();
-            Ok(with_ignored_header(response, own.0.into_iter().chain(ignored)))
+            notes.write(&mut response);
+            notes::list(IGNORED, own.0.into_iter().chain(ignored)).write(&mut response);
+            Ok(response)
         };
         self.on(MethodFilter::POST, "POST", endpoint.body::<B>(), handler)
     }
