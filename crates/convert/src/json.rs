@@ -23,7 +23,8 @@ pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {
 fn plain(text: &str) -> String {
     let (mut plain, mut rest) = (String::with_capacity(text.len()), text);
     let (mut in_text, mut is_escaped) = (false, false);
-    let (most, least) = (f64::MAX.to_string(), f64::MIN.to_string());
+    // The largest of 64 bits: decimal digits without an exponent would be an integer.
+    let (most, least) = (format!("{:e}", f64::MAX), format!("{:e}", f64::MIN));
     let words = [("-Infinity", &*least), ("Infinity", &*most), ("NaN", "null")];
     while let Some(c) = rest.chars().next() {
         if let Some((word, number)) = words.iter().find(|(word, _)| !in_text && rest.starts_with(word)) {
@@ -70,7 +71,10 @@ mod tests {
         let value: Value = read(text.as_bytes()).expect("JSON");
         let text = "NaN \" Infinity";
         let (most, least) = (f64::MAX, f64::MIN);
-        assert_eq!(value, json!({"limit": [0.0, most], "least": least, "no": null, "text": text, "new": most}));
+        assert_eq!(
+            value,
+            json!({"limit": [0.0, most], "least": least, "no": null, "text": text, "new": most})
+        );
         assert!(read::<Value>(b"{\"a\": Infinite}").is_err());
     }
 }

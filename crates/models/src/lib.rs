@@ -85,7 +85,8 @@ impl Model {
                 || name == "cls.output.weight" && family.is_decoder()
         };
         // Keys and values of layers that read those of another one.
-        let shared = model.config.hyper_parameters.iter().find(|(key, _)| *key == "attention.shared_kv_layers");
+        let shared =
+            model.config.hyper_parameters.iter().find(|(key, _)| *key == "attention.shared_kv_layers");
         let shared = shared.and_then(|(_, value)| value.integer()).map_or(0, |layers| layers as usize);
         let is_shared = |name: &str| {
             let place = name.strip_prefix("blk.").and_then(|name| name.split_once('.'));
@@ -124,13 +125,16 @@ fn other_kind(metadata: &Metadata) -> Option<Error> {
     let (kind, architecture) = (text("general.type"), text("general.architecture"));
     let (what, advice) = match (kind, architecture) {
         (_, Some("controlvector")) => ("a control vector", "these are not supported; give the model itself"),
-        (Some("adapter"), _) => ("a LoRA adapter", "adapters are not supported; give the model, with the adapter merged into it"),
+        (Some("adapter"), _) => {
+            ("a LoRA adapter", "adapters are not supported; give the model, with the adapter merged into it")
+        }
         (Some("imatrix"), _) => {
             ("an importance matrix", "give the model itself; `rustorch quantize --imatrix` takes this file")
         }
-        (Some("mmproj"), _) | (_, Some("clip")) => {
-            ("a projector of pictures or sound", "these are not supported; give the model of text that it belongs to")
-        }
+        (Some("mmproj"), _) | (_, Some("clip")) => (
+            "a projector of pictures or sound",
+            "these are not supported; give the model of text that it belongs to",
+        ),
         _ => return None,
     };
     Some(Error::OtherKind { what, advice })

@@ -10,10 +10,10 @@ use crate::error::{ApiError, Kind};
 use crate::fields::{Group, asks};
 
 /// The language of an answer, if there is one.
-pub(crate) type Format = Option<Asked>;
+pub(crate) type Format = Option<AnswerFormat>;
 
 /// The language of an answer.
-pub(crate) struct Asked {
+pub(crate) struct AnswerFormat {
     /// The field that asks for it.
     pub(crate) field: &'static str,
     pub(crate) source: Source,
@@ -21,10 +21,10 @@ pub(crate) struct Asked {
     pub(crate) is_strict: bool,
 }
 
-impl Asked {
+impl AnswerFormat {
     /// What the client does not call strict.
-    pub(crate) fn new(field: &'static str, source: Source) -> Asked {
-        Asked { field, source, is_strict: false }
+    pub(crate) fn new(field: &'static str, source: Source) -> AnswerFormat {
+        AnswerFormat { field, source, is_strict: false }
     }
 }
 
@@ -150,7 +150,7 @@ impl ResponseFormat {
             }
             FormatKind::Grammar => self::grammar(grammar.ok_or_else(|| missing("grammar"))?),
         };
-        Ok(Some(Asked { field: name, source, is_strict: strict == Some(true) }))
+        Ok(Some(AnswerFormat { field: name, source, is_strict: strict == Some(true) }))
     }
 }
 
@@ -185,10 +185,10 @@ impl Constraint {
             ("guided_choice", one_of(&self.guided_choice)),
             ("structured_outputs.choice", one_of(&choice.unwrap_or_default())),
         ];
-        let all = all.into_iter().filter_map(|(name, source)| Some(Asked::new(name, source?)));
+        let all = all.into_iter().filter_map(|(name, source)| Some(AnswerFormat::new(name, source?)));
         let mut all = own.into_iter().chain(response_format.flatten()).chain(all);
         match (all.next(), all.next()) {
-            (Some(Asked { field: first, .. }), Some(Asked { field: second, .. })) => {
+            (Some(AnswerFormat { field: first, .. }), Some(AnswerFormat { field: second, .. })) => {
                 let message = format!("both `{first}` and `{second}` are given; choose one");
                 Err(ApiError::new(Kind::Invalid, message).at(second))
             }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value as Json};
 use super::conversation::Messages;
 use crate::call::Sampling;
 use crate::config::{Config, Limits};
-use crate::constraint::{Asked, Format};
+use crate::constraint::{AnswerFormat, Format};
 use crate::conversation::{self, function, parse, with_tools};
 use crate::error::{ApiError, Kind};
 use crate::fields::{Group, Within, at_most};
@@ -204,7 +204,7 @@ impl Manner {
             }
             ignored.push(param);
         }
-        let source = |JsonFormat::JsonSchema { schema }| Asked::new(name, Source::from_schema(schema));
+        let source = |JsonFormat::JsonSchema { schema }| AnswerFormat::new(name, Source::from_schema(schema));
         Ok((format.map(source), shows_thinking))
     }
 }

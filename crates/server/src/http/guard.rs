@@ -145,8 +145,9 @@ fn preflight(origin: Option<HeaderValue>, asked: &HeaderMap) -> Response {
 }
 
 /// Headers that pages of allowed origins may read.
-const EXPOSED: HeaderValue =
-    HeaderValue::from_static("x-ignored-fields, x-left-open, x-model-used, x-tool-format, request-id, retry-after");
+const EXPOSED: HeaderValue = HeaderValue::from_static(
+    "x-ignored-fields, x-left-open, x-model-used, x-tool-format, request-id, retry-after",
+);
 
 fn with_origin(mut response: Response, origin: Option<HeaderValue>) -> Response {
     if let Some(origin) = origin {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::app::App;
 use crate::call::Sampling;
-use crate::constraint::{Asked, Constraint, Format};
+use crate::constraint::{AnswerFormat, Constraint, Format};
 use crate::error::{ApiError, Kind};
 use crate::fields::{Body, Fields, Group, Properties, Within};
 use crate::models::Served;
@@ -101,7 +101,7 @@ fn format(format: Option<Json>) -> Result<Format, ApiError> {
             return Err(ApiError::invalid("format", why));
         }
     };
-    Ok(Some(Asked::new("format", source)))
+    Ok(Some(AnswerFormat::new("format", source)))
 }
 
 impl Think {
