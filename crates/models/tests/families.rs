@@ -335,3 +335,86 @@ fn extreme_values_never_panic() {
         }
     }
 }
+
+/// Encoders of pictures and sound beside the model of text, in files such as ollama's: not used, and no reason to refuse.
+#[test]
+fn other_modalities_may_be_in_the_file() {
+    for spec in specs() {
+        let mut metadata = spec.metadata();
+        for key in ["vision.block_count", "vision.image_size", "audio.block_count", "mm.tokens_per_image"] {
+            metadata.insert(format!("{}.{key}", spec.architecture), Value::U32(64));
+        }
+        let mut tensors = spec.tensors();
+        let names = ["v.blk.0.ln1.weight", "a.blk.0.ln1.weight", "mm.input_projection.weight"];
+        tensors.extend(names.map(|name| f32_tensor(name, vec![8])));
+        assert!(opened(&metadata, &tensors).is_ok(), "{}", spec.architecture);
+        assert!(names.iter().all(|name| models::is_other_modality(name)));
+        tensors.push(f32_tensor("blk.0.new.weight", vec![8]));
+        let error = opened(&metadata, &tensors).expect_err("a tensor without a use").to_string();
+        assert!(error.contains("`blk.0.new.weight`"), "{error}");
+    }
+}
+
+fn f32_tensor(name: &str, shape: Vec<usize>) -> Tensor {
+    let data = vec![0; 4 * shape.iter().product::<usize>()];
+    Tensor { name: name.to_owned(), format: Format::F32, shape, data: data.into() }
+}
+
+fn spec(architecture: &str) -> Spec {
+    specs().into_iter().find(|spec| spec.architecture == architecture).expect("a family")
+}
+
+/// llama.cpp's converter writes these.
+#[test]
+fn keys_may_state_what_a_family_does_anyway() {
+    let nemotron = spec("nemotron_h_moe");
+    assert!(with(&nemotron, &[("expert_gating_func", Value::U32(2))]).is_ok());
+    refused(&nemotron, "expert_gating_func", Value::U32(3));
+    let jina = spec("jina-bert-v2");
+    assert!(with(&jina, &[("attention.max_alibi_bias", Value::F32(8.0))]).is_ok());
+    refused(&jina, "attention.max_alibi_bias", Value::F32(4.0));
+}
+
+/// Files of Gemma 4 may hold keys and values of layers that read those of another one.
+#[test]
+fn layers_that_share_keys_and_values_may_have_some() {
+    let spec = specs().into_iter().find(|spec| {
+        let key = format!("{}.attention.shared_kv_layers", spec.architecture);
+        spec.metadata().u32(&key).ok().flatten().is_some_and(|layers| layers > 0)
+    });
+    let spec = spec.expect("a model with shared layers");
+    let layers = spec.metadata().u32(&format!("{}.block_count", spec.architecture)).expect("a number").expect("layers");
+    let mut tensors = spec.tensors();
+    for name in ["attn_k.weight", "attn_v.weight", "attn_k_norm.weight"] {
+        tensors.push(f32_tensor(&format!("blk.{}.{name}", layers - 1), vec![8]));
+    }
+    assert!(opened(&spec.metadata(), &tensors).is_ok());
+}
+
+#[test]
+fn gemma_3_has_an_epsilon_of_its_own() {
+    let spec = spec("gemma3");
+    let mut metadata = Metadata::default();
+    for (key, value) in spec.metadata().iter().filter(|(key, _)| !key.ends_with("layer_norm_rms_epsilon")) {
+        metadata.insert(key.to_owned(), value.clone());
+    }
+    let graph = opened(&metadata, &spec.tensors()).expect("a model").graph.to_string();
+    assert!(graph.contains("0.000001") || graph.contains("1e-6"), "{graph}");
+}
+
+/// What belongs to a model is named as what it is.
+#[test]
+fn other_files_are_named() {
+    for (key, value, what) in [
+        ("general.type", "adapter", "LoRA adapter"),
+        ("general.type", "imatrix", "importance matrix"),
+        ("general.type", "mmproj", "projector"),
+        ("general.architecture", "clip", "projector"),
+        ("general.architecture", "controlvector", "control vector"),
+    ] {
+        let mut metadata = fixtures::small().metadata();
+        metadata.insert(key, Value::String(value.into()));
+        let error = opened(&metadata, &fixtures::small().tensors()).expect_err(value).to_string();
+        assert!(error.contains(what), "{error}");
+    }
+}

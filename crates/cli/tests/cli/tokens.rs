@@ -108,3 +108,11 @@ fn the_pre_tokenizer_can_be_chosen() {
     let ran = home.run("tokenize -m MODEL --ids a --pre-tokenizer qwen2");
     assert!(ran.code == Some(0) && ran.stderr.contains("changes nothing"), "{}", ran.stderr);
 }
+
+/// Windows' editors write a byte order mark at the beginning of a file.
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_text() {
+    let home = Home::new();
+    let plain = home.pipe("tokenize -m MODEL --ids", "Hello").quiet();
+    assert_eq!(home.pipe("tokenize -m MODEL --ids", "\u{feff}Hello").quiet(), plain);
+}

@@ -3,6 +3,7 @@
 mod calls;
 mod common;
 mod compiling;
+mod dialects;
 mod gates;
 mod gbnf;
 mod hostile;

@@ -112,7 +112,7 @@ impl Shape {
 }
 
 /// Draws tokens, `number` after `number`, until the text ends; `None` if it becomes too long.
-fn draw(bench: &Bench, grammar: &Grammar, mut number: u64) -> Option<String> {
+pub(crate) fn draw(bench: &Bench, grammar: &Grammar, mut number: u64) -> Option<String> {
     let mut walk = Walk::new(grammar, &bench.tokenizer);
     let mut bytes = Vec::new();
     for _ in 0..600 {
