@@ -65,6 +65,7 @@ dynatemp_range dynatemp_exponent xtc_probability xtc_threshold stop_token_ids ig
 cache_salt chat_template_kwargs reasoning_effort timings_per_token user metadata options raw template keep_alive images context
 content tokens add_special parse_special with_pieces functions audio modalities samplers dry_multiplier dry_sequence_breakers
 mirostat mirostat_tau top_n_sigma repeat_last_n n_probs n_predict n_cmpl encoding_format dimensions query documents top_n verbose
+structured_outputs guided_json guided_choice guided_grammar regex ebnf function_call extra_body truncate truncate_prompt_tokens
 """.split()
 
 # Values that nearly fit.

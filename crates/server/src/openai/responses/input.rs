@@ -202,6 +202,11 @@ impl Messages {
                 self.end_answer();
                 let content = text(&format!("{place}.output"), output)?;
                 let Some(name) = self.calls.get(&call_id).cloned() else {
+                    // Its call may be among what is left out: then its result is what the user says.
+                    if !self.ignored.is_empty() {
+                        self.list.push(Message { role: "user".into(), content, ..Message::default() });
+                        return Ok(());
+                    }
                     let why = format!("is {call_id:?}, but no function_call before it has this id");
                     return Err(ApiError::invalid(format!("{place}.call_id"), why));
                 };

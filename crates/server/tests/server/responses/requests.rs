@@ -227,6 +227,13 @@ fn histories_of_other_providers_are_read() {
     let more = said(json!([{ "type": "output_audio", "data": "" }, text]));
     assert_eq!(count(more), (count(said(json!([text]))).0, Some("input[1].content[0]".to_owned())));
     count(said(Json::Null));
+    // A result whose call is left out is a text.
+    let reference = json!({ "type": "item_reference", "id": "fc_1" });
+    let orphan = count(json!([reference, output("Rain.")]));
+    assert_eq!(
+        orphan,
+        (count(json!([{ "role": "user", "content": "Rain." }])).0, Some("input[1]".to_owned()))
+    );
     let none = count(json!([])).0;
     for item in [
         json!({ "type": "web_search_call", "status": "completed", "action": { "type": "search", "query": "x" } }),
