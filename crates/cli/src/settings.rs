@@ -13,6 +13,7 @@ use backend::KvType;
 use clap::{Arg, Command};
 use runner::placement::{Layers, Split};
 use rustorch::devices::BackendName;
+use server::Origin;
 use toml::de::{DeTable, DeValue};
 
 use crate::cli_errors::did_you_mean;
@@ -113,7 +114,8 @@ pub(crate) fn is_called(arg: &Arg, name: &str) -> bool {
 /// The value as clap reads it, if the option accepts it.
 fn check(arg: &Arg, value: &DeValue<'_>) -> Result<String, String> {
     let takes = |kinds: &[TypeId]| kinds.iter().any(|kind| arg.get_value_parser().type_id() == *kind);
-    let strings = [TypeId::of::<String>(), TypeId::of::<PathBuf>(), TypeId::of::<Split>()];
+    let strings =
+        [TypeId::of::<String>(), TypeId::of::<PathBuf>(), TypeId::of::<Split>(), TypeId::of::<Origin>()];
     let expected = if !arg.get_action().takes_values() {
         "true or false"
     } else if takes(&strings) || takes(&[TypeId::of::<BackendName>(), TypeId::of::<KvType>()]) {
@@ -189,6 +191,14 @@ mod tests {
         assert_eq!((args.answers.params.0.temperature, args.answers.params.0.top_k), (0.5, 3));
         assert!(args.template.raw);
         assert_eq!(run(text, &[]).answers.params.0.top_k, 10);
+    }
+
+    #[test]
+    fn options_with_types_of_their_own_are_strings() {
+        let text =
+            "cors-origin = \"https://*.example.org,null\"\nhost-name = \"*.local\"\nstrict-model = true\n";
+        read(&command::all(), "c.toml", text.as_bytes()).expect("a good file");
+        refused("cors-origin = \"example.org\"", "c.toml:1: key `cors-origin`: invalid value 'example.org'");
     }
 
     #[test]
