@@ -105,7 +105,7 @@ fn warn_if_slow() {
 }
 
 impl Cpu {
-    /// An instance with `threads` threads, by default the system's available parallelism.
+    /// An instance with `threads` threads, by default [`backend::free_threads`].
     pub fn new(threads: Option<NonZero<usize>>) -> Cpu {
         Cpu::with_isa(threads, Isa::detect()).expect("the detected instruction set is available")
     }
@@ -114,7 +114,7 @@ impl Cpu {
     pub fn with_isa(threads: Option<NonZero<usize>>, isa: Isa) -> Option<Cpu> {
         let kernels = Kernels::new(isa)?;
         warn_if_slow();
-        let threads = threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get);
+        let threads = threads.unwrap_or_else(backend::free_threads).get();
         let options = Options { is_repacking: true, f32_activations: false };
         Some(Cpu { kernels, options, pool: Pool::new(threads), memory_limit: None, member: None })
     }

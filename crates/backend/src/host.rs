@@ -1,8 +1,37 @@
-//! Host memory: the available amount, and a model's budget.
+//! The host: the cores that are free, the available memory, and a model's budget.
+
+use std::num::NonZero;
 
 use sysinfo::{MemoryRefreshKind, Pid, ProcessRefreshKind, ProcessesToUpdate, RefreshKind, System};
 
 use crate::{DeviceMemory, Error, Remedy};
+
+/// CPU threads to compute with unless the user names a number: those that the system grants the process (affinity, quota of its
+/// cgroup), or fewer if other processes keep cores busy at the moment; at least one. A step waits for its slowest thread, so one
+/// that shares its core slows all of them down.
+pub fn free_threads() -> NonZero<usize> {
+    let granted = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let read = |file| std::fs::read_to_string(file).ok();
+    let busy = read("/proc/loadavg").and_then(|load| busy_cores(&load));
+    let cores = read("/proc/stat").map(|stat| stat.lines().filter(|line| is_core(line)).count());
+    let free = cores.zip(busy).map_or(granted, |(cores, busy)| cores.saturating_sub(busy).min(granted));
+    NonZero::new(free).unwrap_or(NonZero::<usize>::MIN)
+}
+
+/// Whether a line of Linux's `/proc/stat` is that of one core.
+fn is_core(line: &str) -> bool {
+    line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// Cores that others keep busy, from Linux's `/proc/loadavg`, such as `1.52 1.10 0.90 3/412 9876`: both over the last minute (the
+/// first number) and right now (the threads that can run, of which the caller is one), so that neither a job that has ended nor
+/// one that has just begun counts.
+fn busy_cores(loadavg: &str) -> Option<usize> {
+    let mut fields = loadavg.split(' ');
+    let last_minute: f64 = fields.next()?.parse().ok()?;
+    let runnable: usize = fields.nth(2)?.split('/').next()?.parse().ok()?;
+    Some(runnable.saturating_sub(1).min(last_minute.round() as usize))
+}
 
 /// Host memory of this process. `free` is the minimum of the memory that the system reports as available, the remainder of
 /// the cgroup limits (page cache counts as free), and the remainder of the resource limits (`ulimit -v`, `ulimit -d`).
@@ -74,6 +103,24 @@ impl HostBudget {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The format is that of proc_loadavg(5).
+    #[test]
+    fn cores_are_busy_that_were_and_are() {
+        for (loadavg, busy) in [
+            ("0.00 0.01 0.05 1/97 1234\n", Some(0)),
+            ("2.10 1.10 0.90 3/412 9876\n", Some(2)),
+            ("2.10 1.10 0.90 1/412 9876\n", Some(0)),
+            ("0.20 1.10 0.90 5/412 9876\n", Some(0)),
+            ("31.6 20.0 9.0 31/999 5\n", Some(30)),
+            ("", None),
+            ("a b c d", None),
+        ] {
+            assert_eq!(busy_cores(loadavg), busy, "{loadavg}");
+        }
+        assert!(is_core("cpu0 1 2 3") && is_core("cpu17 1") && !is_core("cpu  1 2 3") && !is_core("intr 5"));
+        assert!(free_threads().get() <= std::thread::available_parallelism().map_or(1, NonZero::get));
+    }
 
     #[test]
     fn a_budget_counts_what_is_taken_and_given_back() {

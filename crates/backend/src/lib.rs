@@ -24,7 +24,7 @@ pub use cache_block::CacheBlock;
 pub use draw::{Draw, Filter, MAX_CANDIDATES, Penalties};
 pub use error::{Error, Feature, MemoryKind, Remedy, readable_size};
 pub use group::{GroupId, Member, lock};
-pub use host::{HostBudget, host_memory};
+pub use host::{HostBudget, free_threads, host_memory};
 pub use kv_layout::{
     BlockTable, KV_BLOCK, KvFormat, KvLayout, KvType, SLOTS, StoreLayout, UnknownKvFormat, first_needed_block,
 };

@@ -49,7 +49,7 @@ pub struct DeviceInfo {
 /// Options to open a device; inapplicable ones are ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// CPU threads; by default as many as the system suggests.
+    /// CPU threads; by default [`free_threads`](crate::free_threads).
     pub threads: Option<NonZero<usize>>,
     /// One of [`DeviceInfo::instruction_sets`]; by default the best.
     pub instruction_set: Option<&'static str>,

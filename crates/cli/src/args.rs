@@ -181,7 +181,7 @@ fn named<T: Copy + Send + Sync + 'static, const N: usize>(
 
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct CpuArgs {
-    /// CPU threads [default: as many as the system suggests]
+    /// CPU threads [default: the cores that are free at the start]
     #[arg(short, long, value_name = "N", env, value_parser = from_1_to::<1024>)]
     pub(crate) threads: Option<NonZero<usize>>,
     /// Instruction set of the CPU kernels [default: the best available]

@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// Check this backend, such as cpu or vulkan [default: all kernel sets of the CPU]
     #[arg(long, value_enum, hide_possible_values = true, help_heading = "Engine")]
     backend: Option<BackendName>,
-    /// CPU threads [default: as many as the system suggests]
+    /// CPU threads [default: all cores]
     #[arg(short, long, value_name = "N", env, value_parser = from_1_to::<1024>, help_heading = "Engine")]
     threads: Option<NonZero<usize>>,
     #[command(flatten, next_help_heading = "Engine")]
@@ -56,11 +56,14 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
             let (files, bytes) = (file.files().len(), size(file.file_len()));
             let parts = if files > 1 { format!(" in {files} files") } else { String::new() };
             let (version, tensors) = (file.version(), file.tensors().len());
-            report.end("file", "good", &format!("GGUF {version}, {bytes}{parts}, {tensors} tensors"), None);
+            let threads = load::threads(args.threads);
+            let on = output::counted(threads.get() as u64, "thread");
+            let found = format!("GGUF {version}, {bytes}{parts}, {tensors} tensors; checked on {on}");
+            report.end("file", "good", &found, None);
             let verifier = Verifier {
                 reference: &reference[0],
                 candidates: &candidates,
-                threads: load::threads(args.threads),
+                threads,
                 observe: &mut |event| match event {
                     Event::Begin(name) => report.begin(name),
                     Event::Progress(done, all) => report.progress(done, all),
@@ -75,7 +78,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<ExitCode> {
 
 /// The reference backend, and the backends to check.
 fn candidates(args: &Args) -> anyhow::Result<[Vec<Candidate>; 2]> {
-    let cpu = CpuArgs { threads: args.threads, isa: None, weights: args.weights };
+    let cpu = CpuArgs { threads: Some(load::threads(args.threads)), isa: None, weights: args.weights };
     let options = OpenOptions::from(cpu);
     let candidate = |name: String, config: DeviceConfig| {
         let DeviceConfig { device, options } = &config;

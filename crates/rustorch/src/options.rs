@@ -148,7 +148,7 @@ impl Options {
         self
     }
 
-    /// CPU threads; 0 and the default are as many as the system suggests.
+    /// CPU threads; 0 and the default are the cores that are free when the model is loaded.
     pub fn threads(mut self, threads: usize) -> Options {
         self.host_options.threads = NonZero::new(threads);
         self.engine.sampling_threads = NonZero::new(threads);

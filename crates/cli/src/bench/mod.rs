@@ -81,7 +81,7 @@ pub(crate) struct Args {
     backend: BackendName,
     #[command(flatten, next_help_heading = "Engine")]
     gpu: GpuArgs,
-    /// CPU threads, such as 2 or 1,2 [default: as many as the system suggests]
+    /// CPU threads, such as 2 or 1,2 [default: all cores, also busy ones]
     #[arg(short, long, value_name = "N,...", env, help_heading = "Engine")]
     #[arg(value_parser = from_1_to::<1024>, value_delimiter = ',', action = ArgAction::Set)]
     threads: Option<Vec<NonZero<usize>>>,
@@ -90,7 +90,7 @@ pub(crate) struct Args {
     isa: Option<Isa>,
     /// Maximum number of prompt tokens per step
     #[arg(short, long, value_name = "N", default_value_t = BATCH_SIZE, env)]
-    #[arg(value_parser = from_1_to::<65536>, help_heading = "Engine")]
+    #[arg(value_parser = from_1_to::<65536>, help_heading = "Engine", aliases = ["ub", "ubatch-size"])]
     batch_size: NonZero<usize>,
     #[command(flatten)]
     cache: CacheArgs,
