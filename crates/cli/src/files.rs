@@ -127,6 +127,10 @@ pub(crate) fn data_folder() -> Option<PathBuf> {
     xdg("XDG_DATA_HOME", ".local/share")
 }
 
+pub(crate) fn state_folder() -> Option<PathBuf> {
+    xdg("XDG_STATE_HOME", ".local/state")
+}
+
 pub(crate) fn cache_folder() -> Option<PathBuf> {
     xdg("XDG_CACHE_HOME", ".cache")
 }

@@ -10,6 +10,7 @@ pub(crate) use backend::readable_size as size;
 use clap::builder::styling::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressStyle};
 use tracing_subscriber::EnvFilter;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::advice::advice;
 
@@ -129,19 +130,70 @@ pub(crate) fn count(number: usize) -> String {
     }
 }
 
-/// Writes a model's text to stdout, on a terminal with control characters escaped.
+/// Breaks lines between words at a terminal's width. What of a word is on a line already when it turns out to be too long moves to
+/// the next one; wide characters are words of their own.
+struct Wrap {
+    /// Columns of a line: the last one of the terminal stays free, because cursors behind it differ.
+    columns: usize,
+    column: usize,
+    word: String,
+}
+
+impl Wrap {
+    /// For stdout; `None` if it is no terminal that moves its cursor, or too narrow.
+    fn stdout() -> Option<Wrap> {
+        let (terminal_size::Width(width), _) = terminal_size::terminal_size_of(io::stdout())?;
+        let is_dumb = std::env::var_os("TERM").is_some_and(|name| name == "dumb");
+        (width >= 20 && !is_dumb).then(|| Wrap::new(usize::from(width) - 1))
+    }
+
+    fn new(columns: usize) -> Wrap {
+        Wrap { columns, column: 0, word: String::new() }
+    }
+
+    fn push(&mut self, text: &str) -> String {
+        let mut out = String::with_capacity(text.len());
+        for c in text.chars() {
+            let columns = if c == '\t' { 8 - self.column % 8 } else { c.width().unwrap_or(0) };
+            let is_space = [' ', '\t'].contains(&c);
+            if c == '\n' || is_space && self.column + columns > self.columns {
+                out.push('\n');
+                (self.column, self.word) = (0, String::new());
+                continue;
+            }
+            if self.column + columns > self.columns {
+                let begun = self.word.width();
+                // A word that fills the line, or a wide character, is cut where it is.
+                if columns > 1 || begun == 0 || begun == self.column {
+                    out.push('\n');
+                    (self.column, self.word) = (0, String::new());
+                } else {
+                    out += &format!("\u{1b}[{begun}D\u{1b}[K\n{}", self.word);
+                    self.column = begun;
+                }
+            }
+            out.push(c);
+            self.column += columns;
+            if is_space || columns > 1 { self.word.clear() } else { self.word.push(c) }
+        }
+        out
+    }
+}
+
+/// Writes a model's text to stdout, on a terminal with control characters escaped and lines broken between words.
 pub(crate) struct TextOut {
     stdout: StdoutLock<'static>,
     terminal: bool,
     colours: bool,
     at_line_start: bool,
+    wrap: Option<Wrap>,
 }
 
 impl TextOut {
     pub(crate) fn new() -> TextOut {
         let terminal = io::stdout().is_terminal();
         let colours = terminal && AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never;
-        TextOut { stdout: io::stdout().lock(), terminal, colours, at_line_start: true }
+        TextOut { stdout: io::stdout().lock(), terminal, colours, at_line_start: true, wrap: Wrap::stdout() }
     }
 
     /// Writes `text`, on a terminal dimmed.
@@ -159,7 +211,9 @@ impl TextOut {
         let Some(last) = text.chars().last() else { return Ok(()) };
         self.at_line_start = last == '\n';
         if self.terminal {
-            self.stdout.write_all(printable(text, "\n\t").as_bytes())?;
+            let text = printable(text, "\n\t");
+            let text = self.wrap.as_mut().map_or_else(|| text.clone(), |wrap| wrap.push(&text));
+            self.stdout.write_all(text.as_bytes())?;
         } else {
             self.stdout.write_all(text.as_bytes())?;
         }
@@ -221,6 +275,44 @@ mod tests {
         assert_eq!(count(6_835_968), "6.8 M");
         assert_eq!(count(1_100_048_384), "1.1 G");
         assert_eq!(count(usize::MAX), "18446744.1 T");
+    }
+
+    /// What a terminal of `columns` columns shows of pieces that arrive one after the other.
+    fn shown(columns: usize, pieces: &[&str]) -> Vec<String> {
+        let (mut wrap, mut lines) = (Wrap::new(columns), vec![String::new()]);
+        let written: String = pieces.iter().map(|piece| wrap.push(piece)).collect();
+        let mut rest = &*written;
+        while let Some(c) = rest.chars().next() {
+            let line = lines.last_mut().expect("a line");
+            if let Some(erased) = rest.strip_prefix("\u{1b}[") {
+                let (back, after) =
+                    erased.split_once("D\u{1b}[K").expect("the cursor moves back, the rest is erased");
+                let kept = line.chars().count() - back.parse::<usize>().expect("a number");
+                *line = line.chars().take(kept).collect();
+                rest = after;
+                continue;
+            }
+            if c == '\n' {
+                lines.push(String::new())
+            } else {
+                line.push(c)
+            }
+            rest = &rest[c.len_utf8()..];
+        }
+        lines
+    }
+
+    #[test]
+    fn lines_break_between_words() {
+        assert_eq!(shown(9, &["one two three"]), ["one two ", "three"]);
+        assert_eq!(shown(9, &["one tw", "o th", "re", "e"]), ["one two ", "three"], "in pieces");
+        assert_eq!(shown(9, &["one", " two", " six seven"]), ["one two ", "six seven"]);
+        assert_eq!(shown(7, &["one two six"]), ["one two", "six"], "the space is the break");
+        assert_eq!(shown(5, &["abcdefghijkl m"]), ["abcde", "fghij", "kl m"], "a word longer than a line");
+        assert_eq!(shown(9, &["a\nb c\n\nd"]), ["a", "b c", "", "d"]);
+        assert_eq!(shown(7, &["天地玄黄宇宙"]), ["天地玄", "黄宇宙"], "wide characters");
+        assert_eq!(shown(9, &["cafe\u{301} noir"]), ["cafe\u{301} noir"], "an accent takes no column");
+        assert_eq!(shown(10, &["a\tb cd"]), ["a\tb ", "cd"]);
     }
 
     #[test]

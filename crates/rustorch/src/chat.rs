@@ -78,6 +78,11 @@ impl Chat {
         self
     }
 
+    /// Replaces the messages.
+    pub fn set_messages(&mut self, messages: Vec<Message>) {
+        self.messages = messages;
+    }
+
     /// Lets answers call these tools, each in OpenAI's shape. Append results by [`push`](Chat::push), then call
     /// [`answer`](Chat::answer).
     pub fn tools(mut self, tools: Vec<Json>) -> Chat {
@@ -200,6 +205,12 @@ impl Chat {
         let end = next.map_or(self.messages.len(), |next| first + 1 + next);
         self.messages.drain(first..end);
         true
+    }
+
+    /// Removes the user's last message and what follows it, and returns its text; `None` if there is none.
+    pub fn drop_last(&mut self) -> Option<String> {
+        let last = self.messages.iter().rposition(|message| message.role == USER)?;
+        self.messages.drain(last..).next().map(|message| message.text().into_owned())
     }
 
     /// Removes the oldest turns until the prompt with `text` as the next message leaves `free` tokens of the context for the
@@ -418,7 +429,9 @@ impl std::iter::FusedIterator for Answer<'_> {}
 impl Drop for Answer<'_> {
     /// Appends the answer to the conversation.
     fn drop(&mut self) {
-        let ChatAnswer { reasoning, content, tool_calls } = std::mem::take(&mut self.answer);
+        let ChatAnswer { reasoning, content, mut tool_calls } = std::mem::take(&mut self.answer);
+        // A call that a limit has cut could not be rendered in the next prompt.
+        tool_calls.retain(|call| !is_cut(&call.function.arguments));
         let is_empty = reasoning.is_empty() && content.is_empty() && tool_calls.is_empty();
         let has_ended = self.end.as_ref().is_some_and(|end| end.reason != StopReason::Cancelled);
         let messages = &mut self.chat.messages;
@@ -429,6 +442,11 @@ impl Drop for Answer<'_> {
         let reasoning = Some(reasoning).filter(|text| !text.is_empty());
         messages.push(Message { reasoning, tool_calls, ..Message::new("assistant", content) });
     }
+}
+
+/// Whether the arguments of a call end before their JSON does.
+fn is_cut(arguments: &Json) -> bool {
+    arguments.as_str().is_some_and(|text| serde_json::from_str::<Map<String, Json>>(text).is_err())
 }
 
 /// An error of a conversation that no longer fits, in its terms.

@@ -10,6 +10,7 @@ pub(super) enum Command {
     Exit,
     Clear,
     Drop,
+    Retry,
     System,
     Toggle,
     Reasoning,
@@ -22,7 +23,7 @@ pub(super) enum Command {
 }
 
 /// Names, arguments (in brackets if they may be left out), and help.
-const TABLE: [(&[&str], &str, Command, &str); 13] = [
+const TABLE: [(&[&str], &str, Command, &str); 14] = [
     (&["/help", "/?"], "", Command::Help, "show this help"),
     (&["/exit", "/quit", "/bye"], "", Command::Exit, "leave, like Ctrl-D; also /quit and /bye"),
     (
@@ -37,7 +38,8 @@ const TABLE: [(&[&str], &str, Command, &str); 13] = [
         Command::Drop,
         "drop the oldest message and its answer, or N of them, to free context",
     ),
-    (&["/system"], "[TEXT]", Command::System, "set the system message, or none"),
+    (&["/retry"], "", Command::Retry, "answer the last message again"),
+    (&["/system"], "[TEXT]", Command::System, "show the system message, or set it; none removes it"),
     (&["/toggle"], "", Command::Toggle, "turn the chat template off or on"),
     (
         &["/reasoning", "/think"],
@@ -77,6 +79,16 @@ impl Command {
     }
 }
 
+/// The names of commands that begin with `typed`.
+pub(super) fn beginning_with(typed: &str) -> Vec<&'static str> {
+    TABLE.iter().flat_map(|row| row.0).copied().filter(|name| name.starts_with(typed)).collect()
+}
+
+/// Whether what follows `name` is the name of a file.
+pub(super) fn takes_file(name: &str) -> bool {
+    TABLE.iter().any(|row| row.0.contains(&name) && row.1 == "FILE")
+}
+
 /// The number of messages for `/drop`.
 pub(super) fn to_drop(words: &str) -> Result<usize, String> {
     let number = if words.is_empty() { Ok(1) } else { usize::from_str(words) };
@@ -87,7 +99,7 @@ pub(super) fn help() -> String {
     let row = |(names, arguments, _, help): &(&[&str], &str, _, &str)| {
         [format!("{} {arguments}", names[0]).trim_end().to_owned(), (*help).to_owned()]
     };
-    let keys = "  Alt-Enter starts a new line; Ctrl-C stops an answer, twice leaves.\n";
+    let keys = "  Alt-Enter starts a new line, Tab completes commands and files; Ctrl-C stops an answer, twice leaves.\n";
     output::columns(&TABLE.iter().map(row).collect::<Vec<_>>(), &[]) + keys
 }
 

@@ -6,10 +6,18 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::builder::styling::Style;
+use rustyline::completion::{Completer, FilenameCompleter, Pair};
 use rustyline::error::ReadlineError;
+use rustyline::highlight::Highlighter;
+use rustyline::hint::Hinter;
 use rustyline::history::FileHistory;
-use rustyline::{Behavior, Cmd, Config, Editor, EventHandler, KeyCode, KeyEvent, Modifiers};
+use rustyline::validate::Validator;
+use rustyline::{
+    Behavior, Cmd, CompletionType, Config, Context as Before, Editor, EventHandler, Helper, KeyCode,
+    KeyEvent, Modifiers,
+};
 
+use super::command;
 use crate::files;
 use crate::interrupt::{self, Guard};
 use crate::output::GREEN;
@@ -27,7 +35,7 @@ pub(super) enum Line {
 
 /// A line editor; concurrent chats share its history file.
 pub(super) struct Prompt {
-    editor: Editor<(), FileHistory>,
+    editor: Editor<Completion, FileHistory>,
     history: Option<PathBuf>,
     /// Between lines, keys are stored for the next line.
     quiet: Option<Guard>,
@@ -75,7 +83,9 @@ impl Prompt {
         let config = Config::builder().auto_add_history(true).max_history_size(1000)?;
         // The prompt must not go to a stdout that is not a terminal.
         let behavior = if io::stdout().is_terminal() { Behavior::Stdio } else { Behavior::PreferTerm };
-        let mut editor = Editor::with_config(config.behavior(behavior).build())?;
+        let config = config.behavior(behavior).completion_type(CompletionType::List).build();
+        let mut editor = Editor::with_config(config)?;
+        editor.set_helper(Some(Completion(FilenameCompleter::new())));
         let alt_enter = KeyEvent(KeyCode::Enter, Modifiers::ALT);
         editor.bind_sequence(alt_enter, EventHandler::Simple(Cmd::Newline));
         let history = files::data_folder().map(|folder| folder.join("chat_history"));
@@ -110,7 +120,7 @@ impl Prompt {
     /// Accesses the history file; after the first failure it is no longer used.
     fn keep(
         &mut self,
-        with: impl FnOnce(&mut Editor<(), FileHistory>, &PathBuf) -> Result<(), ReadlineError>,
+        with: impl FnOnce(&mut Editor<Completion, FileHistory>, &PathBuf) -> Result<(), ReadlineError>,
     ) {
         let Some(file) = self.history.take() else { return };
         match with(&mut self.editor, &file) {
@@ -119,3 +129,30 @@ impl Prompt {
         }
     }
 }
+
+/// Completes the names of commands, and of files after commands that take one.
+struct Completion(FilenameCompleter);
+
+impl Completer for Completion {
+    type Candidate = Pair;
+
+    fn complete(&self, line: &str, at: usize, before: &Before<'_>) -> rustyline::Result<(usize, Vec<Pair>)> {
+        let typed = &line[..at];
+        match typed.split_once(' ') {
+            Some((name, _)) if command::takes_file(name) => self.0.complete(line, at, before),
+            None if typed.starts_with('/') => {
+                let pair = |name: &str| Pair { display: name.to_owned(), replacement: format!("{name} ") };
+                Ok((0, command::beginning_with(typed).into_iter().map(pair).collect()))
+            }
+            _ => Ok((at, Vec::new())),
+        }
+    }
+}
+
+impl Hinter for Completion {
+    type Hint = String;
+}
+
+impl Highlighter for Completion {}
+impl Validator for Completion {}
+impl Helper for Completion {}

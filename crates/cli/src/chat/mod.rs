@@ -44,6 +44,12 @@ pub(crate) struct Args {
     /// Drop the oldest messages and their answers when the context is full; the system message stays
     #[arg(long, help_heading = "Prompt", env, value_parser = FalseyValueParser::new())]
     context_shift: bool,
+    /// Continue the last conversation that a terminal had
+    #[arg(long, help_heading = "Prompt")]
+    resume: bool,
+    /// Do not save the conversation of a terminal for --resume
+    #[arg(long, help_heading = "Prompt", env, value_parser = FalseyValueParser::new())]
+    no_save: bool,
     #[command(flatten)]
     settings: Settings,
     #[command(flatten)]
@@ -72,6 +78,7 @@ pub(crate) fn run(mut args: Args, verbose: bool) -> anyhow::Result<ExitCode> {
     if input.is_interactive() {
         session.greet();
     }
+    session.resume()?;
     if let Some(text) = first {
         let reason = session.answer(&text)?;
         if reason == StopReason::Cancelled && !input.is_interactive() {
@@ -104,6 +111,7 @@ fn talk(session: &mut Session, input: &mut Input, is_single_turn: bool) -> anyho
             None if line.trim().is_empty() => Ok(None),
             None => session.answer(line.strip_prefix('/').unwrap_or(&line)).map(Some),
             Some(Ok((Command::Exit, _))) => return Ok(ExitCode::SUCCESS),
+            Some(Ok((Command::Retry, _))) => session.retry().map(Some),
             Some(Ok((command, rest))) => session.obey(command, rest).map(|()| None),
             Some(Err(why)) => Err(anyhow::Error::msg(why)),
         };

@@ -1,6 +1,6 @@
 //! A conversation, its model, and the commands.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use engine::{StopReason, Usage};
@@ -11,7 +11,7 @@ use super::command::{self, Command};
 use crate::args::{ModelArgs, NetworkArgs, TemplateArgs, WritingArgs};
 use crate::generate::{self, AnswerOut};
 use crate::output::{self, Usage as Misuse, counted, note, printable};
-use crate::{files, load};
+use crate::{files, load, source};
 
 pub(super) struct Session {
     model: Model,
@@ -62,11 +62,75 @@ impl Session {
     pub(super) fn answer(&mut self, text: &str) -> anyhow::Result<StopReason> {
         let text = self.read(text)?;
         if self.args.context_shift {
-            // Leave space for an answer.
-            let most = self.args.settings.answers.params.0.max_tokens.unwrap_or(usize::MAX);
-            let free = (self.n_ctx() / 4).min(most);
-            say_forgotten(self.chat.make_room(&text, free)?);
+            self.make_room(&text)?;
         }
+        let answered = match self.say(&text) {
+            Err(error) if self.is_interactive && is_full(&error) => {
+                output::fail(&error);
+                if !source::ask("Drop the oldest messages?", true)? || self.make_room(&text)? == 0 {
+                    return Err(error);
+                }
+                self.say(&text)?
+            }
+            answered => answered?,
+        };
+        if self.is_interactive && !self.args.no_save {
+            self.save_for_resume();
+        }
+        Ok(answered)
+    }
+
+    /// Answers the last message again. The answer before stays if that fails.
+    pub(super) fn retry(&mut self) -> anyhow::Result<StopReason> {
+        let before = self.chat.messages().to_vec();
+        let Some(text) = self.chat.drop_last() else { anyhow::bail!("there is no message to answer again") };
+        let messages = self.chat.messages().len();
+        let answered = self.say(&text);
+        if self.chat.messages().len() == messages {
+            self.chat.set_messages(before);
+        }
+        answered
+    }
+
+    /// Drops the oldest messages until `text` and an answer fit. Returns their number.
+    fn make_room(&mut self, text: &str) -> anyhow::Result<usize> {
+        let most = self.args.settings.answers.params.0.max_tokens.unwrap_or(usize::MAX);
+        let dropped = self.chat.make_room(text, (self.n_ctx() / 4).min(most))?;
+        say_forgotten(dropped);
+        Ok(dropped)
+    }
+
+    /// Continues the last conversation if that is requested.
+    pub(super) fn resume(&mut self) -> anyhow::Result<()> {
+        if !self.args.resume {
+            return Ok(());
+        }
+        let Some(file) = last_chat().filter(|file| file.exists()) else {
+            anyhow::bail!(
+                "there is no conversation to resume: chats on a terminal are saved unless --no-save is given"
+            )
+        };
+        self.chat.load(&file)?;
+        note(format_args!("{} resumed", counted(self.chat.messages().len(), "message")));
+        Ok(())
+    }
+
+    /// Saves the conversation for `--resume`, readable by the user alone. A failure is said once.
+    fn save_for_resume(&mut self) {
+        let Some(file) = last_chat() else { return };
+        let saved = create_private(&file).and_then(|()| Ok(self.chat.save(&file)?));
+        #[cfg(unix)]
+        let saved = saved.and_then(|()| {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+            Ok(std::fs::set_permissions(&file, mode)?)
+        });
+        if let Err(error) = saved {
+            tracing::warn!("the conversation is not saved in {}: {error:#}", file.display());
+            self.args.no_save = true;
+        }
+    }
+
+    fn say(&mut self, text: &str) -> anyhow::Result<StopReason> {
         let known = self.chat.merged_system();
         let mut out = AnswerOut::new(self.args.settings.answers.reasoning);
         let mut answer = self.chat.say(text);
@@ -108,7 +172,8 @@ impl Session {
     pub(super) fn obey(&mut self, command: Command, rest: &str) -> anyhow::Result<()> {
         match command {
             Command::Help => note(format_args!("{}", command::help().trim_end())),
-            Command::Exit => {}
+            // They are no changes of a conversation.
+            Command::Exit | Command::Retry => {}
             Command::Clear => {
                 self.chat.clear();
                 note(format_args!("the conversation is cleared"));
@@ -120,11 +185,16 @@ impl Session {
                 say_forgotten(forgotten);
             }
             Command::System => {
-                let text = self.read(rest)?;
-                self.args.template.system = Some(text).filter(|text| !text.is_empty());
-                self.chat.set_system(self.args.template.system.clone());
-                let done = if rest.is_empty() { "no system message" } else { "system message set" };
-                note(format_args!("{done}"));
+                if !rest.is_empty() {
+                    let text = self.read(rest)?;
+                    self.args.template.system = Some(text).filter(|text| text != "none");
+                    self.chat.set_system(self.args.template.system.clone());
+                }
+                match &self.args.template.system {
+                    Some(_) if !rest.is_empty() => note(format_args!("system message set")),
+                    Some(text) => note(format_args!("{}", printable(text, "\n"))),
+                    None => note(format_args!("no system message")),
+                }
             }
             Command::Toggle => {
                 let templated = !self.chat.is_templated();
@@ -133,7 +203,7 @@ impl Session {
                 note(format_args!("chat template: {}", if templated { "on" } else { "off" }));
             }
             Command::Stats => note(format_args!("{}", self.stats()?.trim_end())),
-            Command::Save => self.chat.save(files::expand(Path::new(rest)))?,
+            Command::Save => self.save(&files::expand(Path::new(rest)))?,
             Command::Load => {
                 self.chat.load(files::expand(Path::new(rest)))?;
                 note(format_args!("{} loaded", counted(self.chat.messages().len(), "message")));
@@ -167,6 +237,17 @@ impl Session {
                 note(format_args!("reasoning: {mode}"));
             }
         }
+        Ok(())
+    }
+
+    fn save(&self, file: &Path) -> anyhow::Result<()> {
+        let shown = printable(&file.display().to_string(), "");
+        if file.exists() {
+            anyhow::ensure!(self.is_interactive, "{shown} exists already: name another file, or remove it");
+            anyhow::ensure!(source::ask(&format!("Overwrite {shown}?"), false)?, "nothing is saved");
+        }
+        self.chat.save(file)?;
+        note(format_args!("{} saved in {shown}", counted(self.chat.messages().len(), "message")));
         Ok(())
     }
 
@@ -220,6 +301,24 @@ impl Session {
         ];
         Ok(output::pairs(said.into_iter().chain(held)))
     }
+}
+
+/// The file of the last conversation.
+fn last_chat() -> Option<PathBuf> {
+    Some(files::state_folder()?.join("last_chat.json"))
+}
+
+/// Creates the folder of `file` for the user alone; what is in it has the same owner.
+fn create_private(file: &Path) -> anyhow::Result<()> {
+    let Some(folder) = file.parent() else { return Ok(()) };
+    let mut builder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    Ok(builder.recursive(true).create(folder)?)
+}
+
+fn is_full(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(rustorch::Error::ConversationFull { .. }))
 }
 
 fn say_forgotten(messages: usize) {

@@ -63,6 +63,39 @@ impl Target {
     }
 }
 
+/// What a word is meant as where a model or a prompt may stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    Model,
+    Prompt,
+    /// It looks like the name of a model, but none has it.
+    Unclear,
+}
+
+impl Word {
+    pub(crate) fn of(typed: &Path) -> Word {
+        let Some(text) = typed.to_str().filter(|_| !files::expand(typed).is_file()) else {
+            return Word::Model;
+        };
+        let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.:/\\@~+".contains(c);
+        if text.is_empty() || !text.chars().all(is_name) {
+            let is_model = text.to_lowercase().ends_with(".gguf") || text.starts_with("https://");
+            return if is_model { Word::Unclear } else { Word::Prompt };
+        }
+        match Name::of(typed) {
+            Ok(Name::Short(name)) if Target::of(typed).is_ok() || !name::short_tags(&name).is_empty() => {
+                Word::Model
+            }
+            Ok(Name::Short(name)) => {
+                let is_plain = name.trim_end_matches('.').chars().all(char::is_alphabetic);
+                let is_misspelt = || Settings::from_env().is_ok_and(|here| !nearest(&name, &here).is_empty());
+                if is_plain && !is_misspelt() { Word::Prompt } else { Word::Unclear }
+            }
+            _ => Word::Model,
+        }
+    }
+}
+
 /// The file of the model that `args` name; `None` for the embedded one.
 pub(crate) fn locate(args: &ModelArgs) -> anyhow::Result<Option<PathBuf>> {
     let OpenArgs { network, hf_repo, hf_file, model_url, .. } = &args.open;
@@ -211,7 +244,7 @@ fn can_ask() -> bool {
 }
 
 /// Asks a question on the terminal; Enter alone means `default`.
-fn ask(question: &str, default: bool) -> anyhow::Result<bool> {
+pub(crate) fn ask(question: &str, default: bool) -> anyhow::Result<bool> {
     interrupt::restore();
     // Ctrl-C and Ctrl-D end the line that the question begins.
     let _farewell = interrupt::farewell("")?;

@@ -184,3 +184,40 @@ fn faults_end_a_piped_chat() {
     let error = home.pipe("chat -m MODEL -c 64", &long).failed(1);
     assert!(error.contains("64") && error.contains("-c N"), "{error}");
 }
+
+#[test]
+fn the_last_message_is_answered_again() {
+    let home = Home::new();
+    let args = "chat -m MODEL -n 4 --temp 0";
+    let once = home.pipe(args, "Hello\nHi\n").quiet();
+    let again = home.pipe(args, "Hello\n/retry\nHi\n/save talk.json\n").ok();
+    let first = once.lines().next().expect("an answer");
+    assert_eq!(again, format!("{first}\n{once}"), "the first answer is not in the conversation");
+    let saved = std::fs::read_to_string(home.path("talk.json")).expect("saved");
+    let saved: serde_json::Value = serde_json::from_str(&saved).expect("JSON");
+    assert_eq!(saved["messages"].as_array().map(Vec::len), Some(4));
+    assert!(home.pipe(args, "/retry\n").failed(1).contains("no message"));
+}
+
+#[test]
+fn a_saved_conversation_is_not_overwritten_unasked() {
+    let home = Home::new();
+    let args = "chat -m MODEL -n 2 --temp 0";
+    let ran = home.pipe(args, "Hello\n/save talk.json\n");
+    assert!(ran.stderr.contains("2 messages saved in talk.json"), "{ran:?}");
+    let before = std::fs::read(home.path("talk.json")).expect("saved");
+    let ran = home.pipe(args, "Hi\n/save talk.json\n");
+    assert!(ran.code == Some(1) && ran.stderr.contains("talk.json exists already"), "{ran:?}");
+    assert_eq!(std::fs::read(home.path("talk.json")).expect("saved"), before);
+    assert!(!home.path(".local/state/rustorch").exists(), "a pipe's conversation is not kept");
+}
+
+#[test]
+fn the_system_message_is_shown_set_and_removed() {
+    let home = Home::new();
+    let ran = home.pipe("chat -m MODEL", "/system\n/system Be brief\n/system\n/system none\n/system\n");
+    assert_eq!(
+        ran.stderr,
+        "no system message\nsystem message set\nBe brief\nno system message\nno system message\n"
+    );
+}

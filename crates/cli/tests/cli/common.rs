@@ -47,6 +47,7 @@ impl Home {
             .env("HOME", self.folder.path())
             .env("XDG_CONFIG_HOME", config)
             .env_remove("XDG_DATA_HOME")
+            .env_remove("XDG_STATE_HOME")
             .env_remove("XDG_CACHE_HOME")
             .env_remove("COLUMNS");
         for proxy in ["ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"] {

@@ -277,3 +277,82 @@ fn a_model_that_is_not_here_is_asked_for() {
     session.exp_string("are free again").expect("removed");
     assert!(ended(&mut session).ends_with(" 0)"));
 }
+
+/// As `ollama run`.
+#[test]
+fn a_model_alone_is_a_chat() {
+    let home = Home::new();
+    for args in ["run MODEL -n 3", "MODEL -n 3", "run -m MODEL -n 3"] {
+        let mut session = terminal(&home, args);
+        session.exp_string("/help lists the commands").expect("a greeting");
+        session.exp_string("> ").expect("a prompt");
+        session.send_control('d').expect("typed");
+        assert!(ended(&mut session).ends_with(" 0)"), "{args}");
+    }
+}
+
+/// Whatever ends the program after an answer.
+#[test]
+fn a_conversation_is_resumed() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = Home::new();
+    let mut session = terminal(&home, "chat -m MODEL -temp 0 -n 3");
+    session.exp_string("> ").expect("a prompt");
+    session.send_line("Hello").expect("typed");
+    session.exp_string("Hello").expect("echoed");
+    session.exp_string("> ").expect("a prompt");
+    session.process_mut().signal(Signal::SIGHUP).expect("it is there");
+    ended(&mut session);
+    let file = home.path(".local/state/rustorch/last_chat.json");
+    assert_eq!(std::fs::metadata(&file).expect("saved").permissions().mode() & 0o777, 0o600);
+    let both = home.pipe("chat -m MODEL -temp 0 -n 3", "Hello\nHi\n").quiet();
+    let resumed = home.pipe("chat -m MODEL -temp 0 -n 3 --resume", "Hi\n");
+    assert!(resumed.stderr.contains("2 messages resumed"), "{resumed:?}");
+    assert!(both.ends_with(&resumed.stdout) && !resumed.stdout.is_empty(), "{both:?} {resumed:?}");
+
+    let home = Home::new();
+    let mut session = terminal(&home, "chat -m MODEL -n 3 --no-save");
+    session.exp_string("> ").expect("a prompt");
+    session.send_line("Hello").expect("typed");
+    session.exp_string("Hello").expect("echoed");
+    session.exp_string("> ").expect("a prompt");
+    session.send_control('d').expect("typed");
+    ended(&mut session);
+    assert!(!home.path(".local/state/rustorch/last_chat.json").exists());
+    assert!(home.pipe("chat -m MODEL --resume", "Hi\n").failed(1).contains("--no-save"));
+}
+
+#[test]
+fn a_full_context_offers_to_drop_messages() {
+    let home = Home::new();
+    let mut session = terminal(&home, "chat -m MODEL -n 8 -temp 0 -c 128");
+    session.exp_string("> ").expect("a prompt");
+    let mut messages = 0;
+    loop {
+        session.send_line("Hello once more").expect("typed");
+        session.exp_string("Hello once more").expect("echoed");
+        let (_, shown) = session.exp_regex(r"\[Y/n\]|> ").expect("an answer or a question");
+        if shown != "> " {
+            break;
+        }
+        messages += 1;
+        assert!(messages < 8, "the context is never full");
+    }
+    session.send_line("").expect("typed");
+    session.exp_string("dropped with the answers").expect("room");
+    session.exp_string("> ").expect("a prompt");
+    session.send_control('d').expect("typed");
+    assert!(ended(&mut session).ends_with(" 0)"));
+}
+
+#[test]
+fn tab_completes_commands_and_files() {
+    let home = Home::new();
+    crate::common::write(&home.path("conversation.json"), "{\"messages\": []}");
+    let mut session = terminal(&home, "chat -m MODEL -n 3");
+    session.exp_string("> ").expect("a prompt");
+    session.send("/lo\tconv\t\r").expect("typed");
+    session.flush().expect("typed");
+    session.exp_string("0 messages loaded").expect("the command and the file");
+    session.send_control('d').expect("typed");
+}
