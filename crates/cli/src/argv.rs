@@ -1,7 +1,8 @@
 //! Rewrites the command line for clap.
 //!
 //! - Long names may have one dash, as in llama.cpp: `-sys` becomes `--sys`.
-//! - The command may follow its options, or be omitted: it is `run` if there is a prompt, else `chat`.
+//! - The command may follow its options, or be omitted: it is `run` if there is a prompt, else `chat`. A model or a text may stand
+//!   in its place.
 //! - An unknown word with one dash gets two, so that clap's error names all of it.
 //!
 //! Names, and whether they take values, come from clap. Values are never changed.
@@ -9,11 +10,12 @@
 use std::any::TypeId;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Arg, Command};
 
 use crate::llama_cpp::SWITCH;
+use crate::source::Word;
 
 /// Options that give a prompt.
 const PROMPTS: [&str; 3] = ["prompt", "file", "tokens"];
@@ -28,12 +30,13 @@ pub(crate) fn rewrite(args: impl IntoIterator<Item = OsString>, command: &Comman
     let mut rewritten: Vec<OsString> = args.next().into_iter().collect();
     let start = rewritten.len();
     let (mut named, mut question, mut has_prompt, mut unknown) = (None, None, false, Vec::new());
-    let mut is_chat = false;
+    let (mut is_chat, mut words) = (false, 0);
     while let Some(arg) = args.next() {
         let Some(text) = arg.to_str().filter(|text| text.len() > 1 && text.starts_with('-')) else {
             // After an unknown option, it may be the option's value.
             let is_name = unknown.is_empty() || found(&arg, command).is_some();
             named = named.or(is_name.then_some(rewritten.len()));
+            words += 1;
             rewritten.push(arg);
             continue;
         };
@@ -74,12 +77,27 @@ pub(crate) fn rewrite(args: impl IntoIterator<Item = OsString>, command: &Comman
     if !named.and_then(|at| found(rewritten.get(at)?, command)).is_some_and(takes_dashes) {
         unknown.into_iter().for_each(|at| spell_out(&mut rewritten[at]));
     }
+    let implied = named.and_then(|at| implied(&rewritten[at], words == 1 && !has_prompt || is_chat, command));
     match (named, question) {
+        (Some(_), _) if let Some(name) = implied => rewritten.insert(start, name.into()),
         (Some(at), _) => rewritten[start..=at].rotate_right(1),
         (None, Some(question)) => rewritten.splice(start.., [question]).for_each(drop),
         (None, None) => rewritten.insert(start, if has_prompt && !is_chat { "run" } else { "chat" }.into()),
     }
     rewritten
+}
+
+/// The command that is meant if `word` stands in its place: none if it may be a misspelt command.
+fn implied(word: &OsStr, is_alone: bool, command: &Command) -> Option<&'static str> {
+    let is_plain =
+        word.to_str().is_some_and(|word| word.chars().all(|c| c.is_ascii_alphabetic() || c == '-'));
+    match Word::of(Path::new(word)) {
+        _ if found(word, command).is_some() => None,
+        Word::Model if is_alone => Some("chat"),
+        Word::Model => Some("run"),
+        Word::Prompt if !is_plain => Some("run"),
+        Word::Prompt | Word::Unclear => None,
+    }
 }
 
 /// Turns the unknown option `-mg` into `--mg`, so that clap does not read `-m g`.
@@ -133,7 +151,10 @@ impl Takes {
     fn begins(self, rest: &str) -> bool {
         match self {
             Takes::Nothing | Takes::Switch => false,
-            Takes::Text => !rest.chars().all(|c| c.is_alphabetic() || c == '-'),
+            Takes::Text => {
+                let (word, value) = rest.split_once('=').unwrap_or((rest, ""));
+                word.is_empty() && !value.is_empty() || !word.chars().all(|c| c.is_alphabetic() || c == '-')
+            }
             Takes::Number => rest.starts_with(|c: char| c.is_ascii_digit() || "=-+[".contains(c)),
         }
     }

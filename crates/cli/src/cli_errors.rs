@@ -9,6 +9,7 @@ use clap::{Arg, Command, Error};
 use quant::Mix;
 
 use crate::llama_cpp;
+use crate::source::Word;
 
 const QUOTES: &str = "to give several words as one text, put quotes around them";
 
@@ -33,20 +34,23 @@ pub(crate) fn explain(mut error: Error, command: &Command, args: &[OsString]) ->
         ErrorKind::InvalidSubcommand => {
             let name = string(&error, ContextKind::InvalidSubcommand);
             drop_far_commands(&mut error, name.as_deref().unwrap_or_default());
-            let is_name = |name: &String| is_model(Path::new(name)) || name.contains([':', '/']);
-            if let Some(name) = name.filter(is_name) {
-                suggest_model(&mut error, &name);
+            if let Some(name) = &name
+                && Word::of(Path::new(name)) == Word::Unclear
+            {
+                let advice =
+                    format!("to name a model, use '-m {name}'; to ask the default model, '-p {name}'");
+                suggest(&mut error, advice);
             } else if args.iter().any(|arg| arg == "-p" || arg == "--prompt") {
                 suggest(&mut error, QUOTES.to_owned());
+            } else if let Some(name) = name.filter(|_| error.get(ContextKind::SuggestedSubcommand).is_none())
+            {
+                suggest(&mut error, format!("to ask the default model, use '-p {name}'"));
             }
         }
         ErrorKind::MissingRequiredArgument if lacks(&error, "--prompt") && lacks(&error, "--file") => {
-            let model = args.get(2).and_then(|name| name.to_str()).filter(|name| !name.starts_with('-'));
-            let chat = format!("rustorch chat {}", model.unwrap_or_default());
             let by_pipe = "; to read the prompt from stdin, use '-f -'";
             let by_pipe = if io::stdin().is_terminal() { "" } else { by_pipe };
-            let chat = chat.trim_end();
-            suggest(&mut error, format!("a prompt is '-p TEXT'; '{chat}' is a conversation{by_pipe}"));
+            suggest(&mut error, format!("a prompt is '-p TEXT'{by_pipe}"));
         }
         _ => {}
     }
@@ -79,6 +83,8 @@ fn drop_far_commands(error: &mut Error, typed: &str) {
 fn advise(error: &mut Error, option: &str) {
     let name = |option: &str| option.trim_start_matches('-').split('=').next().unwrap_or_default().to_owned();
     let typed = name(option);
+    // clap advises to pass the option as a value, which nobody means.
+    error.remove(ContextKind::Suggested);
     if let Some(instead) = llama_cpp::instead_of(&typed) {
         error.remove(ContextKind::SuggestedArg);
         suggest(error, instead.to_owned());

@@ -3,7 +3,8 @@
 //! An option with a variable `RUSTORCH_NAME` is a setting: if it is not on the command line, the variable or the configuration
 //! file ([`settings`]) gives its value. Options have llama.cpp's names if it has them.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use clap::builder::FalseyValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -13,6 +14,7 @@ use clap::{Arg, ArgMatches, CommandFactory, Error, FromArgMatches, Parser, Subco
 use crate::args::POSITIONAL;
 use crate::output::{self, note};
 use crate::perplexity::in_windows;
+use crate::source::Word;
 use crate::source::commands::{self, show};
 use crate::{
     argv, bench, chat, cli_errors, compare, completions, convert, devices, embed, imatrix, inspect,
@@ -27,7 +29,9 @@ Examples:
   rustorch
   rustorch pull qwen3:0.6b
   rustorch chat qwen3:0.6b
+  rustorch 'Why is the sky blue?'
   rustorch run model.gguf 'Why is the sky blue?' -n 200 --temp 0
+  cat notes.txt | rustorch run qwen3:0.6b -p 'Summarise this.'
   rustorch run -m model.gguf --raw -p 'Once upon a time'
   rustorch inspect model.gguf
 
@@ -50,7 +54,7 @@ pub(crate) struct Cli {
     pub(crate) verbose: bool,
     /// Use colours; auto is on a terminal
     #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t = Color::Auto)]
-    #[arg(num_args = 0..=1, default_missing_value = "on", hide_short_help = true)]
+    #[arg(num_args = 0..=1, default_missing_value = "on", alias = "co", hide_short_help = true)]
     color: Color,
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -155,12 +159,14 @@ pub(crate) fn parse() -> anyhow::Result<Cli> {
     let variables = settings::unknown_variables(&command);
     let command = if let Ok(config) = &config { config.apply(command) } else { command };
     let mut command = tend(command);
-    let args = argv::rewrite(std::env::args_os(), &command);
-    let parsed = command.try_get_matches_from_mut(&args).and_then(|matches| {
-        bench::check(&matches)?;
-        check_models(&matches, &command)?;
-        Ok((Cli::from_arg_matches(&matches)?, matches))
-    });
+    let mut args = argv::rewrite(std::env::args_os(), &command);
+    let mut parsed = read(&mut command, &args);
+    if let Ok((Cli { command: Command::Run(run), .. }, _)) = &parsed
+        && run.is_chat()
+    {
+        args[1] = "chat".into();
+        parsed = read(&mut command, &args);
+    }
     let parsed = parsed.map_err(|error| cli_errors::explain(error, &command, &args));
     if let Err(help) = &parsed
         && help.exit_code() == 0
@@ -179,6 +185,13 @@ pub(crate) fn parse() -> anyhow::Result<Cli> {
     Ok(cli)
 }
 
+fn read(command: &mut clap::Command, args: &[OsString]) -> Result<(Cli, ArgMatches), Error> {
+    let matches = command.try_get_matches_from_mut(args)?;
+    bench::check(&matches)?;
+    check_models(&matches, command)?;
+    Ok((Cli::from_arg_matches(&matches)?, matches))
+}
+
 /// Refuses two models on the command line; one there overrides that of a variable or the configuration file.
 fn check_models(matches: &ArgMatches, command: &clap::Command) -> Result<(), Error> {
     let Some((name, given)) = matches.subcommand() else { return Ok(()) };
@@ -188,6 +201,7 @@ fn check_models(matches: &ArgMatches, command: &clap::Command) -> Result<(), Err
     let error = |kind| Error::new(kind).with_cmd(command.find_subcommand(name).unwrap_or(command));
     if let (false, true) = (typed.is_empty(), is_known(POSITIONAL))
         && let Some(word) = given.get_one::<PathBuf>(POSITIONAL)
+        && !is_prompt(given, word)
     {
         let mut error = error(ErrorKind::UnknownArgument);
         error.insert(ContextKind::InvalidArg, ContextValue::String(word.display().to_string()));
@@ -201,6 +215,12 @@ fn check_models(matches: &ArgMatches, command: &clap::Command) -> Result<(), Err
         return Err(error);
     }
     Ok(())
+}
+
+/// Whether `word` is the prompt of `run`, which stands where a model may: it is alone, and names none.
+fn is_prompt(run: &ArgMatches, word: &Path) -> bool {
+    let is_alone = |id| run.try_contains_id(id).is_ok_and(|given| !given);
+    ["text", "prompt", "file", "tokens"].into_iter().all(is_alone) && Word::of(word) != Word::Model
 }
 
 /// Ignores empty variables, hides the names of variables in the help of options, and accepts negative numbers as values.

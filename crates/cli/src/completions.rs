@@ -85,7 +85,7 @@ fn candidates(mut words: Vec<OsString>, command: Command) -> anyhow::Result<Vec<
         Ok(found)
     };
     // A word is a command, an option's value or an argument: `argv` tells.
-    let probe = OsStr::new("?");
+    let probe = OsStr::new("word-at-cursor");
     let mut rewritten = argv::rewrite(words.iter().cloned().chain([probe.to_owned()]), &command);
     if rewritten.get(1).is_none_or(|word| word != probe) {
         return if rewritten.pop().is_some_and(|word| word == probe) {

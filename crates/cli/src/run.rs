@@ -1,9 +1,13 @@
 //! `rustorch run`: answers or continues one prompt.
 
 use std::io::{self, IsTerminal};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
+use anyhow::bail;
 use engine::template::Answer;
 use engine::{Message, StopReason};
 use rustorch::{Conversation, End, Input, Model, PromptPiece, Request};
@@ -14,13 +18,16 @@ use crate::args::{
 };
 use crate::files::TextFile;
 use crate::generate::{self, AnswerOut, Outcome};
-use crate::output::{self, INTERRUPTED};
+use crate::output::{self, INTERRUPTED, Usage};
 use crate::params::ParamArgs;
+use crate::source::Word;
 use crate::values::TokenIds;
 use crate::{interrupt, load};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
+`rustorch run MODEL` alone chats on a terminal. A single text is a prompt for the default model. What
+a pipe or a file on stdin holds follows the prompt, or is the prompt: cat FILE | rustorch run -p Summarise
 If the model has a chat template, the prompt is a user's message; --raw uses it as it is.
 On a terminal, control characters in the text are escaped; a pipe gets them as they are.")]
 pub(crate) struct Args {
@@ -48,7 +55,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Prompt")]
-#[group(required = true, multiple = false)]
+#[group(multiple = false)]
 pub(crate) struct SourceArgs {
     /// The prompt, as -p TEXT
     #[arg(value_name = "PROMPT")]
@@ -64,17 +71,108 @@ pub(crate) struct SourceArgs {
     pub(crate) tokens: Option<TokenIds>,
 }
 
+impl SourceArgs {
+    fn is_given(&self) -> bool {
+        let SourceArgs { text, prompt, file, tokens } = self;
+        text.is_some() || prompt.is_some() || file.is_some() || tokens.is_some()
+    }
+}
+
+impl Args {
+    /// Whether it is a chat: a model alone, on a terminal.
+    pub(crate) fn is_chat(&self) -> bool {
+        let is_model = |name: &PathBuf| Word::of(name) == Word::Model;
+        let is_alone = !self.source.is_given() && self.positional.name.as_ref().is_none_or(is_model);
+        is_alone && !self.json && !self.parse_special && io::stdin().is_terminal()
+    }
+
+    /// Takes a single word for the prompt if it names no model.
+    fn sort_words(&mut self) -> Result<(), Usage> {
+        let Some(name) = self.positional.name.take_if(|_| !self.source.is_given()) else { return Ok(()) };
+        let word = name.to_string_lossy().into_owned();
+        match Word::of(&name) {
+            Word::Model => self.positional.name = Some(name),
+            Word::Unclear if !self.model.is_given() => {
+                return Err(Usage(format!(
+                    "`{word}` may be a prompt or a model, but no model here has this name: `rustorch run -p '{word}'` \
+                     asks the default model, `rustorch list` shows the models here, `rustorch show '{word}'` says more"
+                )));
+            }
+            Word::Unclear | Word::Prompt => self.source.text = Some(word),
+        }
+        Ok(())
+    }
+}
+
+/// What stdin has for the prompt.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stdin {
+    /// Nothing, such as `/dev/null`.
+    Nothing,
+    /// A pipe or a file.
+    Text,
+    /// Something that others may have left open, such as a socket.
+    Other,
+}
+
+impl Stdin {
+    fn of_process() -> Stdin {
+        #[cfg(unix)]
+        {
+            use std::os::fd::AsFd;
+            use std::os::unix::fs::FileTypeExt;
+            let held = io::stdin().as_fd().try_clone_to_owned().map(std::fs::File::from);
+            match held.and_then(|file| file.metadata()).map(|metadata| metadata.file_type()) {
+                Ok(kind) if kind.is_fifo() || kind.is_file() => Stdin::Text,
+                Ok(kind) if !kind.is_char_device() => Stdin::Other,
+                _ => Stdin::Nothing,
+            }
+        }
+        #[cfg(not(unix))]
+        if io::stdin().is_terminal() { Stdin::Nothing } else { Stdin::Text }
+    }
+}
+
+/// What stdin holds. Says so if it keeps one waiting: another program may have left it open.
+fn read_stdin(model: &Model) -> anyhow::Result<String> {
+    let (read, is_read) = mpsc::channel::<()>();
+    thread::spawn(move || {
+        if is_read.recv_timeout(Duration::from_secs(3)) == Err(mpsc::RecvTimeoutError::Timeout) {
+            output::note(format_args!(
+                "waiting for the end of stdin, which is part of the prompt; `< /dev/null` leaves it out"
+            ));
+        }
+    });
+    let text = TextFile::open(Path::new("-"))?.prompt(model);
+    drop(read);
+    text
+}
+
 pub(crate) fn run(mut args: Args, verbose: bool) -> anyhow::Result<ExitCode> {
+    args.sort_words()?;
     args.positional.clone().apply(&mut args.model);
     args.template.read_escapes()?;
     let typed = args.source.prompt.as_ref().or(args.source.text.as_ref());
     let typed = typed.map(|text| args.template.read(text)).transpose()?;
     let file = args.source.file.as_deref().map(TextFile::open).transpose()?;
+    let stdin = Stdin::of_process();
+    if stdin == Stdin::Nothing && !args.source.is_given() {
+        let model = args.model.model.as_ref().map_or(String::new(), |model| format!(" {}", model.display()));
+        bail!(Usage(format!(
+            "there is no prompt: give it in quotes or as -p TEXT, as -f FILE, or by a pipe (-f - is stdin); on a \
+             terminal, `rustorch chat{model}` is a conversation"
+        )));
+    }
     let model = args.template.choice.apply(load::model(&args.model)?)?;
     let format = args.grammar.source()?;
     let model = load::writing(model, &args.writing, args.model.open.network)?;
     let text = match (typed, file) {
         (None, Some(file)) => Some(file.prompt(&model)?),
+        (None, None) if args.source.tokens.is_none() => Some(read_stdin(&model)?),
+        (Some(typed), _) if stdin == Stdin::Text => {
+            let piped = read_stdin(&model)?;
+            Some(if piped.is_empty() { typed } else { format!("{typed}\n\n{piped}") })
+        }
         (typed, _) => typed,
     };
     // Text that a grammar accepts is for programs.

@@ -301,3 +301,54 @@ fn logits_are_an_array_of_numpys() {
     assert_eq!(lines.lines().count(), 10);
     assert!(lines.trim_start().starts_with(&id.to_string()), "{lines}");
 }
+
+#[test]
+fn a_text_alone_is_a_prompt_for_the_default_model() {
+    let home = Home::new();
+    let options = "-n 3 --temp 0 --json";
+    let prompt = |ran: Ran| ran.json()["prompt_ids"].clone();
+    let expected = prompt(home.run_with(&format!("run {options} -p"), &["Why is it so?"]));
+    for command in ["run", ""] {
+        let args = format!("{command} {options}");
+        assert_eq!(prompt(home.run_with(&args, &["Why is it so?"])), expected, "{command}");
+        let ran = prompt(home.run_with(&format!("{args} -m MODEL"), &["Why is it so?"]));
+        let named = prompt(home.run_with(&format!("run -m MODEL {options} -p"), &["Why is it so?"]));
+        assert_eq!(ran, named, "{command} with a model");
+        let ran = prompt(home.run_with(&format!("{command} MODEL {options}"), &["Why is it so?"]));
+        assert_eq!(ran, named, "{command} after a model");
+    }
+    assert_eq!(
+        prompt(home.run(&format!("run {options} hello"))),
+        prompt(home.run(&format!("run {options} -p hello")))
+    );
+    for unclear in ["run llama77", "run nosuch:7b", "run qwen33", "llama77", "nosuch:7b"] {
+        let error = home.run(unclear).failed(2);
+        assert!(error.contains("-p") && error.contains("model"), "both ways: {error}");
+    }
+    let error = home.pipe("run no/such.gguf", "Hi").failed(1);
+    assert!(error.contains("no/such.gguf"), "{error}");
+}
+
+#[test]
+fn a_pipe_follows_the_prompt_or_is_the_prompt() {
+    let home = Home::new();
+    let options = "-n 3 --temp 0 --json";
+    let expected = home.run_with(&format!("run -m MODEL {options} -p"), &["Sum up\n\na b\nc"]).json();
+    for args in ["run -m MODEL -p", "run MODEL", "-m MODEL -p", "MODEL", "run -m MODEL"] {
+        let mut command = home.command(&format!("{args} {options}"));
+        if args.ends_with("-p") {
+            command = home.command(&format!("{} {options} -p", args.trim_end_matches(" -p")));
+        }
+        command
+            .arg("Sum up")
+            .stdin(std::fs::File::open(write(&home.path("in.txt"), "a b\nc\n")).expect("a file"));
+        let ran = Ran::from(command.output().expect("it runs")).json();
+        assert_eq!(ran["prompt_ids"], expected["prompt_ids"], "{args}");
+    }
+    let alone = home.pipe(&format!("run MODEL {options}"), "Hi\n").json();
+    let typed = home.run(&format!("run MODEL {options} -p Hi")).json();
+    assert_eq!(alone["prompt_ids"], typed["prompt_ids"]);
+    let empty = home.pipe(&format!("run MODEL {options} -p Hi"), "").json();
+    assert_eq!(empty["prompt_ids"], typed["prompt_ids"]);
+    assert!(home.run("run -m MODEL").failed(2).contains("-p TEXT"));
+}
