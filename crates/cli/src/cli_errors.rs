@@ -9,7 +9,6 @@ use clap::{Arg, Command, Error};
 use quant::Mix;
 
 use crate::llama_cpp;
-use crate::source::Word;
 
 const QUOTES: &str = "to give several words as one text, put quotes around them";
 
@@ -34,9 +33,9 @@ pub(crate) fn explain(mut error: Error, command: &Command, args: &[OsString]) ->
         ErrorKind::InvalidSubcommand => {
             let name = string(&error, ContextKind::InvalidSubcommand);
             drop_far_commands(&mut error, name.as_deref().unwrap_or_default());
-            if let Some(name) = &name
-                && Word::of(Path::new(name)) == Word::Unclear
-            {
+            // No command's name has anything but letters.
+            let is_name = |name: &&String| !name.chars().all(char::is_alphabetic);
+            if let Some(name) = name.as_ref().filter(is_name) {
                 let advice =
                     format!("to name a model, use '-m {name}'; to ask the default model, '-p {name}'");
                 suggest(&mut error, advice);
