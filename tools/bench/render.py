@@ -85,7 +85,7 @@ def table(heading: list[str], rows: list[list[str]]) -> list[str]:
 def judged(value: float, target: float | None, show: str) -> list[str]:
     if target is None:
         return [show.format(value), ""]
-    return [show.format(value), show.format(target) + ("" if round(value, 3) >= target else " **missed**")]
+    return [show.format(value), show.format(target)]
 
 
 def ratio_rows(lines: list[dict], part: str, types) -> list[list[str]]:
@@ -181,6 +181,8 @@ every round reverses their order.
 - `target` is the ratio or share that this project aims for.
 """
 
+REACHED = "- `target` is the ratio or share that this project aims for"
+
 FORMATS = """This section has the other formats, in the shape that the top of this page names. A name such as `IQ2_XS` is the name of
 llama.cpp's mix, which keeps some tensors in other formats.
 """
@@ -201,9 +203,30 @@ ORDER = ("", MAIN, DEPTH, "AVX2", "Server", "Experts", "Formats", "Loading", NOT
 PICTURE = ["![Tokens per second beside llama.cpp](pictures/speed.svg)", ""]
 
 
+def targets_reached(text: str) -> list[bool]:
+    """Whether each ratio or share in the tables of `text` reaches the target in the next such column, such as `0.85` or `≤ 1`."""
+    reached, header = [], []
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else []
+        if "target" in cells or not cells:
+            header = cells
+        if cells == header or len(cells) != len(header) or cells[-1].startswith("---"):
+            continue
+        for name, cell in zip(header, cells, strict=True):
+            if name in ("ratio", "share"):
+                value = cell
+            elif name == "target" and cell:
+                found, target = (float(number.strip("≥≤ ").split("%")[0]) for number in (value, cell))
+                reached.append(found <= target if cell.startswith("≤") else found >= target)
+    return reached
+
+
 def page(old: str, new: dict[str, str]) -> str:
-    """The page `old` with these sections in place of its own."""
+    """The page `old` with these sections in place of its own, and the number of targets that are reached."""
     sections = sections_of(old) | {heading: text.strip() for heading, text in new.items()}
+    reached = targets_reached("\n\n".join(sections.values()))
+    count = f"{REACHED}: {sum(reached)} of {len(reached)} reach it."
+    sections[""] = "\n".join(count if line.startswith(REACHED) else line for line in sections[""].splitlines())
     texts = [f"## {heading}\n\n{sections[heading]}\n" if heading else sections[""] + "\n" for heading in ORDER if heading in sections]
     return "\n".join(texts)
 
