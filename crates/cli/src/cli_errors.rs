@@ -35,7 +35,10 @@ pub(crate) fn explain(mut error: Error, command: &Command, args: &[OsString]) ->
             drop_far_commands(&mut error, name.as_deref().unwrap_or_default());
             // No command's name has anything but letters.
             let is_name = |name: &&String| !name.chars().all(char::is_alphabetic);
-            if let Some(name) = name.as_ref().filter(is_name) {
+            if let Some(instead) = name.as_deref().and_then(llama_cpp::instead_of_command) {
+                error.remove(ContextKind::SuggestedSubcommand);
+                suggest(&mut error, instead.to_owned());
+            } else if let Some(name) = name.as_ref().filter(is_name) {
                 let advice =
                     format!("to name a model, use '-m {name}'; to ask the default model, '-p {name}'");
                 suggest(&mut error, advice);

@@ -82,6 +82,7 @@ pub(crate) enum Command {
     /// Download a model
     Pull(commands::PullArgs),
     /// List the models on this machine
+    #[command(alias = "ls")]
     List(commands::ListArgs),
     /// Show what a model is and whether it fits here, before it is downloaded
     Show(show::Args),

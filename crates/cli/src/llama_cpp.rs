@@ -310,6 +310,19 @@ pub(crate) fn explain(matches: &ArgMatches) {
     }
 }
 
+/// Commands of ollama without a counterpart, and the alternative.
+const COMMANDS: &[(&str, &str)] = &[
+    ("ps stop", "a model is loaded as long as its program runs: Ctrl-C ends it"),
+    ("cp", "to have a model under another name, copy the file that 'rustorch where NAME' prints"),
+    ("create", "to make a model file, use 'rustorch convert' or 'rustorch quantize'"),
+    ("push signin signout login", "models are not uploaded"),
+];
+
+/// The alternative to ollama's command `name`.
+pub(crate) fn instead_of_command(name: &str) -> Option<&'static str> {
+    COMMANDS.iter().find(|(names, _)| names.split(' ').any(|known| known == name)).map(|(_, advice)| *advice)
+}
+
 /// The alternative to the option `name` (without dashes).
 pub(crate) fn instead_of(name: &str) -> Option<&'static str> {
     ABSENT

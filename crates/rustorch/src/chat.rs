@@ -461,3 +461,21 @@ fn conversation_full(error: Error) -> Error {
         _ => error,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_cut_where_its_json_is() {
+        for (arguments, cut) in [
+            (serde_json::json!({ "city": "Rome" }), false),
+            ("{\"city\": \"Rome\"}".into(), false),
+            ("{\"city\": \"Ro".into(), true),
+            ("{".into(), true),
+            ("".into(), true),
+        ] {
+            assert_eq!(is_cut(&arguments), cut, "{arguments}");
+        }
+    }
+}

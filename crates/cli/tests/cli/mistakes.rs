@@ -295,6 +295,18 @@ fn help_speaks_of_its_own_command() {
     assert!(home.run("run --help").quiet().contains("in -p and --system"));
 }
 
+/// An alternative, not the advice to ask a model for `ps`.
+#[test]
+fn commands_of_ollama_are_explained() {
+    let home = Home::new();
+    for command in ["ps", "stop x", "cp a b", "create x", "push x"] {
+        let error = home.run(command).failed(2);
+        assert!(error.contains("tip: ") && !error.contains("'-p "), "{command}: {error}");
+    }
+    let (short, long) = (home.run("ls"), home.run("list"));
+    assert_eq!((short.code, short.stderr), (long.code, long.stderr));
+}
+
 /// Only of an option that the command has.
 #[test]
 fn advice_can_be_followed() {
