@@ -383,7 +383,11 @@ fn layers_that_share_keys_and_values_may_have_some() {
         spec.metadata().u32(&key).ok().flatten().is_some_and(|layers| layers > 0)
     });
     let spec = spec.expect("a model with shared layers");
-    let layers = spec.metadata().u32(&format!("{}.block_count", spec.architecture)).expect("a number").expect("layers");
+    let layers = spec
+        .metadata()
+        .u32(&format!("{}.block_count", spec.architecture))
+        .expect("a number")
+        .expect("layers");
     let mut tensors = spec.tensors();
     for name in ["attn_k.weight", "attn_v.weight", "attn_k_norm.weight"] {
         tensors.push(f32_tensor(&format!("blk.{}.{name}", layers - 1), vec![8]));

@@ -1,4 +1,4 @@
-//! Schemas of other dialects as JSON schema: OpenAPI 3.0's `nullable`, names of types that Python, Gemini and function-calling
+//! Schemas of other dialects as JSON schema: OpenAPI 3.0's `nullable` and exclusive bounds that are true, names of types that Python, Gemini and function-calling
 //! leaderboards write, and keywords that are `null`.
 
 use serde_json::{Map, Value as Json, json};
@@ -53,6 +53,15 @@ pub fn plain_schema(schema: Json) -> Json {
             (_, value) => value,
         };
         plain.insert(name, value);
+    }
+    for (bound, exclusive) in [("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")] {
+        if let Some(&Json::Bool(is_exclusive)) = plain.get(exclusive) {
+            plain.remove(exclusive);
+            if let Some(value) = plain.get(bound).filter(|_| is_exclusive).cloned() {
+                plain.remove(bound);
+                plain.insert(exclusive.into(), value);
+            }
+        }
     }
     if plain.get("nullable").is_some_and(Json::is_boolean)
         && plain.remove("nullable") == Some(Json::Bool(true))

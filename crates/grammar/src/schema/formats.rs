@@ -14,6 +14,10 @@ const REFUSED: &str = "idn-email idn-hostname uri-reference iri iri-reference ur
 
 const MAX_HOSTNAME: usize = 253;
 
+/// Lengths of the parts of an address (RFC 5321, section 4.5.3.1).
+const EMAIL: &str = r"^[^@]{1,64}@(?:[^@.]{1,30}\.){0,6}[^@.]{1,63}$";
+const MAX_EMAIL: usize = 254;
+
 /// Formats of numbers, which OpenAPI adds, with the smallest and the largest number.
 const NUMBERS: [(&str, Option<f64>, Option<f64>); 12] = [
     ("int8", Some(-128.0), Some(127.0)),
@@ -54,6 +58,8 @@ pub(super) fn replace(result: &mut Map<String, Value>) -> Result<(), SchemaProbl
     } else if let Some(pattern) = pattern(&format) {
         result.remove("format");
         demand(result, [("pattern", json!(format!("^(?:{pattern})$")))]);
+    } else if format == "email" {
+        demand(result, [("pattern", json!(EMAIL)), ("maxLength", json!(MAX_EMAIL))]);
     } else if format == "hostname" {
         demand(result, [("maxLength", json!(MAX_HOSTNAME))]);
     }

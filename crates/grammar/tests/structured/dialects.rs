@@ -34,7 +34,8 @@ fn schemas_of_generators_are_enforced_or_named() {
             Err(_) => {
                 let (rest, left_open) = bench.compiler().relaxed(&schema);
                 let is_named = |error: &grammar::SchemaError| {
-                    error.problem.keyword().is_some() && plain_schema(schema.clone()).pointer(&error.pointer).is_some()
+                    error.problem.keyword().is_some()
+                        && plain_schema(schema.clone()).pointer(&error.pointer).is_some()
                 };
                 assert!(!left_open.is_empty() && left_open.iter().all(is_named), "{name}: {left_open:?}");
                 relaxed += 1;
@@ -42,19 +43,33 @@ fn schemas_of_generators_are_enforced_or_named() {
                 (rest, grammar)
             }
         };
-        let judge = jsonschema::options().should_validate_formats(true).build(&schema);
+        let mut schema = schema;
+        // An annotation, which draft 7 may assert.
+        schema.as_object_mut().and_then(|fields| fields.remove("contentEncoding"));
+        let options = jsonschema::options().should_validate_formats(true);
+        // Tuples of OpenAPI 3.0 are those of draft 7.
+        let judge =
+            options.build(&schema).or_else(|_| options.with_draft(jsonschema::Draft::Draft7).build(&schema));
         let judge = judge.unwrap_or_else(|error| panic!("{name}: {error}: {schema}"));
         for seed in 0..6 {
             let Some(text) = draw(&bench, &grammar, seed * 7919 + 1) else { continue };
+            let value: Json = match serde_json::from_str(&text) {
+                Ok(value) => value,
+                // JSON's numbers have no largest one.
+                Err(error) if error.to_string().contains("number out of range") => continue,
+                Err(error) => panic!("{name}: {text}: {error}"),
+            };
             drawn += 1;
-            let value: Json = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}: {text}: {error}"));
             if let Err(error) = judge.validate(&value) {
                 wrong.push(format!("{name}: {text}: {error}"));
             }
         }
     }
     assert!(wrong.is_empty(), "{} of {drawn} wrong:\n{}", wrong.len(), wrong.join("\n"));
-    assert!(enforced > 350 && relaxed < 60 && drawn > 1000, "{enforced} enforced, {relaxed} relaxed, {drawn} drawn");
+    assert!(
+        enforced > 350 && relaxed < 60 && drawn > 1000,
+        "{enforced} enforced, {relaxed} relaxed, {drawn} drawn"
+    );
 }
 
 /// A schema that cannot be enforced refuses no other tool, in no format.
