@@ -41,8 +41,9 @@ pub use capabilities::reasoning_switch;
 pub use delta::{Answer, Calls, Delta};
 pub use error::Error;
 pub use message::{Content, ContentPart, FunctionCall, Message, ToolCall};
-pub use parts::{AnswerPart, Enclosed, Leads, Marks, Next, OpeningPlace, Preamble, Span};
+pub use parts::{AnswerPart, Enclosed, Leads, Marks, Next, OpeningPlace, Preamble};
 pub use prompt::{Segment, TurnEnd};
+pub use reasoning::Span;
 pub use template::{Options, Prompt, Specials, Template};
 pub use tools::{
     Choice, Grammar, Tool, ToolFormat, Tools, ToolsError, Trigger, Unenforced, is_annotation, plain_schema,

@@ -1,6 +1,6 @@
 //! The parts of an answer, and the marks between them, which the parser of answers and the gate of grammars both follow.
 
-use crate::reasoning;
+use crate::reasoning::{self, Span};
 use crate::tools::format::Format;
 
 /// The marks before and around the content of answers, by which a constraint finds the content.
@@ -14,19 +14,6 @@ pub struct Preamble {
     pub spans: Vec<Span>,
     /// Marks after content.
     pub ends: Vec<&'static str>,
-}
-
-/// A mark of which only the beginning and the end are fixed, such as a header of Harmony.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Span {
-    /// Its beginning.
-    pub open: &'static str,
-    /// The text that ends it.
-    pub end: &'static str,
-    /// Whether `end` is part of the mark.
-    pub with_end: bool,
-    /// Whether reasoning follows.
-    pub reasons: bool,
 }
 
 /// Text between two marks.

@@ -1,6 +1,17 @@
 //! The marks around reasoning in answers.
 
-use crate::parts::Span;
+/// A mark of which only the beginning and the end are fixed, such as a header of Harmony.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Span {
+    /// Its beginning.
+    pub open: &'static str,
+    /// The text that ends it.
+    pub end: &'static str,
+    /// Whether `end` is part of the mark.
+    pub with_end: bool,
+    /// Whether reasoning follows.
+    pub reasons: bool,
+}
 
 /// The marks around reasoning in the answers of a model.
 #[derive(Debug, PartialEq, Eq)]

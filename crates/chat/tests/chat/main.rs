@@ -9,6 +9,7 @@ mod histories;
 mod limits;
 mod marks;
 mod messages;
+mod quoted_calls;
 mod reasoning;
 mod system;
 mod tool_answers;
