@@ -86,6 +86,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     if let (true, Err(error)) = (has_tools, prompt.tools()) {
         output::note(format_args!("warning: {error}"));
     }
+    if prompt.tool_format().is_some_and(|format| format.is_generic()) {
+        output::note(format_args!(
+            "note: the chat template has no known format of tool calls: the tools are in the system message (format generic)"
+        ));
+    }
     if args.json {
         let ids = encode_rendered(&tokenizer, &prompt);
         return output::json(&json!({ "text": prompt.to_string(), "ids": ids }));

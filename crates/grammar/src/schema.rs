@@ -180,7 +180,40 @@ struct Walk<'a> {
     ending: BTreeSet<Pointer>,
 }
 
+/// Keywords with values that are valid and nevertheless not enforced, such as a format that no grammar has.
+const LIMITED: [&str; 13] = [
+    "const",
+    "enum",
+    "format",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minLength",
+    "minItems",
+    "minProperties",
+    "maxLength",
+    "maxItems",
+];
+
 impl SchemaProblem {
+    /// Whether it is no schema at all, instead of one that cannot be enforced.
+    pub fn is_invalid(&self) -> bool {
+        match self {
+            SchemaProblem::NotJson(_) | SchemaProblem::NoSchema { .. } | SchemaProblem::Nothing => true,
+            SchemaProblem::Reference { .. } => true,
+            SchemaProblem::Pattern { why, .. } => !why.contains("look-around"),
+            SchemaProblem::Value { keyword, .. } => !LIMITED.contains(&&**keyword),
+            SchemaProblem::Refused { .. }
+            | SchemaProblem::Misspelt { .. }
+            | SchemaProblem::Definitions
+            | SchemaProblem::Members { .. }
+            | SchemaProblem::Multiples
+            | SchemaProblem::NotEnforced(_) => false,
+        }
+    }
+
     /// The keyword that it is about, if it is about one.
     pub fn keyword(&self) -> Option<&str> {
         match self {
@@ -222,7 +255,7 @@ impl<'a> Walk<'a> {
                 found => Err(at.error(SchemaProblem::NoSchema { found: pointer::brief(found) })),
             };
         };
-        let keywords = &*rewrite::keywords(keywords);
+        let keywords = &*rewrite::keywords(keywords, self.root);
         let mut result = Map::new();
         for (name, value) in keywords {
             let at = at.child(name);
@@ -250,7 +283,11 @@ impl<'a> Walk<'a> {
                 }
                 Keyword::Items => drop(result.insert(name.clone(), self.schema(value, &at)?)),
                 Keyword::Assertion(check) => {
-                    let value = check(name, value).map_err(|problem| at.parent().error(problem))?;
+                    let value = match check(name, value) {
+                        // The format says it, too, such as zod's patterns of addresses with look-around.
+                        Err(_) if name == "pattern" && formats::is_enforced(keywords) => None,
+                        checked => checked.map_err(|problem| at.parent().error(problem))?,
+                    };
                     result.extend(value.map(|value| (name.clone(), value)));
                 }
             }

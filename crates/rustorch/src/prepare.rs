@@ -40,7 +40,7 @@ enum Constraint {
     /// The content, which follows reasoning unless the answer has begun.
     Content { field: Field, source: Source, relaxes: bool, follows_reasoning: bool },
     /// Tool calls: among other text, demanded, or unless the answer is JSON of the schema `reply`.
-    Calls { choice: Choice, reply: Option<Source>, is_parallel: bool, strict: Vec<String> },
+    Calls { choice: Choice, reply: Option<(Source, bool)>, is_parallel: bool, strict: Vec<String> },
 }
 
 /// A compiled [`Constraint`], and the parts of schemas that it does not enforce.
@@ -258,8 +258,8 @@ fn constraint(
     };
     prompt.tools().map_err(|error| Error::invalid(Field::Tools, error.to_string()))?;
     // Calls that are demanded have no content.
-    let reply = format.filter(|_| *choice == Choice::Auto).map(|(source, _)| source);
-    if let Some(reply) = &reply {
+    let reply = format.filter(|_| *choice == Choice::Auto);
+    if let Some((reply, _)) = &reply {
         lark_reply(reply)?;
     }
     let (choice, is_parallel, strict) = (choice.clone(), *is_parallel, strict.clone());
@@ -294,7 +294,10 @@ impl Constraint {
         match (self, prompt) {
             (Constraint::Content { field, source, relaxes, follows_reasoning }, prompt) => {
                 let (grammar, left_open) = match (compiler.compile(&source), &source) {
-                    (Err(_), Source::JsonSchema(schema)) if relaxes => relaxed(compiler, schema)?,
+                    (Err(_), Source::JsonSchema(schema)) if relaxes => {
+                        let (schema, left_open) = relaxed(compiler, schema)?;
+                        (compiler.compile(&schema).map_err(|error| Error::grammar(field, error))?, left_open)
+                    }
                     (compiled, _) => (compiled.map_err(|error| Error::grammar(field, error))?, Vec::new()),
                 };
                 let mut constraint = grammar.constraint();
@@ -304,10 +307,19 @@ impl Constraint {
                 Ok(Some((constraint, left_open)))
             }
             (Constraint::Calls { choice, reply, is_parallel, strict }, Some(prompt)) => {
-                if let Some(reply) = &reply {
-                    compiler.compile(reply).map_err(|error| Error::grammar(Field::Format, error))?;
-                }
-                let reply = reply.as_ref().map(lark_reply).transpose()?;
+                let (reply, left_open) = match reply {
+                    None => (None, Vec::new()),
+                    Some((source, relaxes)) => match (compiler.compile(&source), &source) {
+                        (Err(_), Source::JsonSchema(schema)) if relaxes => {
+                            let (schema, left_open) = relaxed(compiler, schema)?;
+                            (Some(lark_reply(&schema)?), left_open)
+                        }
+                        (compiled, _) => {
+                            compiled.map_err(|error| Error::grammar(Field::Format, error))?;
+                            (Some(lark_reply(&source)?), Vec::new())
+                        }
+                    },
+                };
                 let calls = CallCompiler {
                     compiler,
                     prompt,
@@ -316,7 +328,8 @@ impl Constraint {
                     is_parallel,
                     strict: &strict,
                 };
-                calls.compile().map(Some)
+                let (constraint, more) = calls.compile()?;
+                Ok(Some((constraint, [left_open, more].concat())))
             }
             // Only a template can give tools to a model.
             (Constraint::Calls { .. }, None) => Ok(None),
@@ -324,14 +337,15 @@ impl Constraint {
     }
 }
 
-/// The grammar of a response format without what cannot be enforced.
-fn relaxed(compiler: &Compiler, schema: &str) -> Result<(grammar::Grammar, Vec<String>)> {
-    let failed = |error| Error::grammar(Field::Format, error);
+/// The schema of a response format without what cannot be enforced.
+fn relaxed(compiler: &Compiler, schema: &str) -> Result<(Source, Vec<String>)> {
     let schema =
         serde_json::from_str(schema).map_err(|error| Error::invalid(Field::Format, error.to_string()))?;
     let (schema, left_open) = compiler.relaxed(&schema);
-    let grammar = compiler.compile(&Source::JsonSchema(schema.to_string())).map_err(failed)?;
-    Ok((grammar, left_open.iter().map(|error| place("", error)).collect()))
+    if let Some(invalid) = left_open.iter().find(|error| error.problem.is_invalid()) {
+        return Err(Error::grammar(Field::Format, invalid.clone().into()));
+    }
+    Ok((Source::JsonSchema(schema.to_string()), left_open.iter().map(|error| place("", error)).collect()))
 }
 
 /// Where the schema called `name` is not enforced: JSON pointer and keyword.

@@ -88,7 +88,13 @@ fn types(value: Json) -> Option<Json> {
             }
             _ => Some(Json::String(name)),
         },
-        Json::Array(names) => names.into_iter().map(types).collect::<Option<Vec<_>>>().map(Json::from),
+        Json::Array(names) => {
+            let mut plain = names.into_iter().map(types).collect::<Option<Vec<_>>>()?;
+            let all = plain.clone();
+            let mut at = 0..;
+            plain.retain(|name| at.next().is_some_and(|at: usize| !all[..at].contains(name)));
+            Some(plain.into())
+        }
         other => Some(other),
     }
 }

@@ -34,6 +34,11 @@ const NUMBERS: [(&str, Option<f64>, Option<f64>); 12] = [
     ("double", None, None),
 ];
 
+/// Whether the format of a text among `keywords` is enforced.
+pub(super) fn is_enforced(keywords: &Map<String, Value>) -> bool {
+    keywords.get("format").and_then(Value::as_str).is_some_and(|format| TEXTS.contains(&format))
+}
+
 pub(super) fn check(name: &str, value: &Value) -> Checked {
     let text = value.as_str().unwrap_or_default();
     if TEXTS.contains(&text) || NUMBERS.iter().any(|(known, ..)| *known == text) {

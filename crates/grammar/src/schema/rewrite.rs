@@ -7,12 +7,12 @@ use serde_json::{Map, Value, json};
 /// Most lists that stand for one of different items.
 const MAX_LISTS: usize = 400;
 
-/// `keywords` of a schema, without `propertyNames` and `uniqueItems` where others can demand the same.
-pub(super) fn keywords(keywords: &Map<String, Value>) -> Cow<'_, Map<String, Value>> {
+/// `keywords` of a schema in `root`, without `propertyNames` and `uniqueItems` where others can demand the same.
+pub(super) fn keywords<'a>(keywords: &'a Map<String, Value>, root: &Value) -> Cow<'a, Map<String, Value>> {
     let mut keywords = Cow::Borrowed(keywords);
     let has_properties =
         ["properties", "patternProperties"].iter().any(|keyword| keywords.contains_key(*keyword));
-    let named = keywords.get("propertyNames").and_then(Value::as_object).and_then(names);
+    let named = keywords.get("propertyNames").and_then(|schema| names(referred(schema, root)?));
     if let Some(names) = named.filter(|_| !has_properties) {
         let keywords = keywords.to_mut();
         keywords.remove("propertyNames");
@@ -29,7 +29,7 @@ pub(super) fn keywords(keywords: &Map<String, Value>) -> Cow<'_, Map<String, Val
     }
     if keywords.get("uniqueItems") == Some(&Value::Bool(true)) {
         let at_most_one = keywords.get("maxItems").and_then(Value::as_u64).is_some_and(|most| most <= 1);
-        let lists = if at_most_one { None } else { different(&keywords) };
+        let lists = if at_most_one { None } else { different(&keywords, root) };
         if at_most_one || lists.is_some() {
             let keywords = keywords.to_mut();
             keywords.remove("uniqueItems");
@@ -40,6 +40,13 @@ pub(super) fn keywords(keywords: &Map<String, Value>) -> Cow<'_, Map<String, Val
         }
     }
     keywords
+}
+
+/// The keywords of `schema`, or of the schema to which it refers.
+fn referred<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a Map<String, Value>> {
+    let place = schema.get("$ref").and_then(|place| place.as_str()?.strip_prefix('#'));
+    let target = place.and_then(|place| root.pointer(place));
+    target.unwrap_or(schema).as_object()
 }
 
 /// Names of properties.
@@ -69,11 +76,11 @@ fn names(schema: &Map<String, Value>) -> Option<Names> {
 }
 
 /// The lists of different items that `keywords` permit, each order of few values, or one order of several.
-fn different(keywords: &Map<String, Value>) -> Option<Value> {
+fn different(keywords: &Map<String, Value>, root: &Value) -> Option<Value> {
     let array = keywords.get("type").is_none_or(|kind| kind == "array");
     let others =
         ["enum", "const", "prefixItems", "contains"].iter().any(|keyword| keywords.contains_key(*keyword));
-    let items = keywords.get("items")?.as_object().filter(|_| array && !others)?;
+    let items = referred(keywords.get("items")?, root).filter(|_| array && !others)?;
     let asks = |name: &&String| !chat::is_annotation(name);
     let asked: Vec<&str> = items.keys().filter(asks).map(String::as_str).collect();
     let values: Vec<Value> = match asked[..] {

@@ -250,6 +250,17 @@ fn keywords_that_others_can_stand_for_are_enforced() {
         1,
     );
     of(json!({"type": "STRING"}), &["\"a\"", "1"], 1);
+    of(json!({"type": ["float", "double"]}), &["1.5", "\"a\""], 1);
+
+    // pydantic's sets and dictionaries of an enumeration.
+    let colours = json!({"C": {"enum": ["r", "g"], "type": "string"}});
+    let set = json!({"$defs": colours, "type": "array", "items": {"$ref": "#/$defs/C"}, "uniqueItems": true});
+    of(set, &["[\"g\", \"r\"]", "[\"r\", \"r\"]"], 1);
+    let map = json!({"$defs": colours, "type": "object", "propertyNames": {"$ref": "#/$defs/C"}, "additionalProperties": {"type": "integer"}});
+    of(map, &["{\"r\": 1}", "{\"x\": 1}"], 1);
+    // The format of zod's address stands for its look-around.
+    let look = "^(?!\\.)(?!.*\\.\\.)[a-z.]+@[a-z.]+$";
+    of(json!({"type": "string", "format": "email", "pattern": look}), &["\"a@b.de\"", "\"a\""], 1);
 }
 
 /// What cannot be enforced is left out by name, and the rest holds.
@@ -263,13 +274,6 @@ fn a_relaxed_schema_says_what_it_leaves_open() {
             "/properties/a",
             "pattern",
             ["{\"a\": \"x\"}", "{\"a\": 1}"],
-            1,
-        ),
-        (
-            json!({"type": "string", "format": "email", "pattern": look}),
-            "",
-            "pattern",
-            ["\"a@b.de\"", "\"a\""],
             1,
         ),
         (json!({"type": "integer", "not": {"const": 1}}), "", "not", ["2", "\"a\""], 1),

@@ -209,7 +209,8 @@ fn tools_are_called_with_objects() {
     messages.push(json!({ "role": "tool", "tool_name": "weather", "content": "sunny" }));
     next["tool_choice"] = "none".into();
     whole(&server, CHAT, &next);
-    assert!(error(&Running::new().post(CHAT, &question(json!({ "tools": tools }))), 400).contains("tool"));
+    let generic = Running::new().post(CHAT, &question(json!({ "tools": tools })));
+    assert_eq!(generic.header("x-tool-format"), Some("generic"));
 }
 
 /// A template that begins the reasoning.
@@ -274,7 +275,7 @@ fn models_are_listed_and_shown() {
 
     let shown = server.post("/api/show", &json!({ "model": "demo" })).json();
     assert_eq!(shown["details"], *details);
-    assert_eq!(shown["capabilities"], json!(["completion"]));
+    assert_eq!(shown["capabilities"], json!(["completion", "tools"]));
     assert_eq!(shown["template"], server.get("/props").json()["chat_template"]);
     let info = &shown["model_info"];
     assert_eq!(info["general.architecture"], "llama");
