@@ -258,7 +258,9 @@ pub(crate) struct Machine<'a> {
 
 impl<'a> Machine<'a> {
     pub(crate) fn new(gpus: &'a Deployment, weights: WeightsArgs) -> anyhow::Result<Machine<'a>> {
-        let options = OpenOptions::from(CpuArgs { threads: None, isa: None, weights });
+        // Those of the whole machine: what is busy now says nothing about a later run.
+        let threads = std::thread::available_parallelism().ok();
+        let options = OpenOptions::from(CpuArgs { threads, isa: None, weights });
         let available = options.memory.or_else(|| host_memory().free);
         let host = devices::host(BackendName::CPU, options).open()?;
         Ok(Machine { host, available, gpus: gpus.survey() })
