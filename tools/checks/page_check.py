@@ -10,6 +10,7 @@ from playwright.sync_api import sync_playwright
 import page_answers  # noqa: F401
 import page_around  # noqa: F401
 import page_large  # noqa: F401
+import page_math  # noqa: F401
 import page_real  # noqa: F401
 from page_reader import CHECKS
 

@@ -13,7 +13,8 @@ PIECES = r"""async () => {
   let seed = 12345;
   const random = (n) => { seed = (seed * 1103515245 + 12345) % 2147483648; return Math.floor((seed / 2147483648) * n); };
   const parts = ["# ", "- ", "1. ", "> ", "```", "```py\n", "\n", "\n\n", "word", " ", "*", "**", "_", "`", "|", "|--|--|\n", "| a | b |\n", "---\n",
-    "[x](https://e.org)", "[", "](", "  ", "    ", "~~", "\\", "<br>", "&amp;", "https://e.org/x", "=\n", "- [ ] ", "!", "/* \n", "'''", "\r\n"];
+    "[x](https://e.org)", "[", "](", "  ", "    ", "~~", "\\", "<br>", "&amp;", "https://e.org/x", "=\n", "- [ ] ", "!", "/* \n", "'''", "\r\n",
+    "$", "$$", "\\(", "\\)", "\\[", "\\]", "$$\n", "\\[\n", "x^2", "\\frac", "{", "}", "5", "\\begin{align}", "\\end{align}", "&"];
   const wrong = [];
   for (let round = 0; round < 1500; round += 1) {
     let text = "";
@@ -29,7 +30,7 @@ PIECES = r"""async () => {
     const walker = document.createTreeWalker(whole.element, NodeFilter.SHOW_TEXT);
     for (let node = walker.nextNode(); node; node = walker.nextNode()) {
       const at = sources.get(node);
-      if (at === undefined || node.data === "&" || text.includes("\r")) continue;
+      if (at === undefined || node.data === "&" || text.includes("\r") || node.parentElement.closest("math")) continue;
       const source = text.slice(at, at + node.length);
       if (source !== node.data) wrong.push([text, node.data, source]);
     }

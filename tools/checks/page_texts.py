@@ -50,6 +50,18 @@ link](https://example.com/"onmouseover="window.broken=6)
 
 {"[" * 2000}
 
+\\(\\text{{<img src=x onerror="window.broken = 9">}}\\) $\\href{{javascript:window.broken=10}}{{x}}$ \\[<script>window.broken = 11</script>\\]
+
+{"$x " * 3000}
+
+{"$$ " * 3001}
+
+{"[(".join([chr(92)] * 3000)}
+
+{(chr(92) + "[") * 3000}
+
+{"$" + "{" * 3000 + "$"}
+
 {"`" * 999} x {"``" * 500}
 
 | a | b |
@@ -81,6 +93,19 @@ TEXTS = {
     "hostile": HOSTILE,
     "code": CODE,
     "show": SHOW,
+    "formulas": r"""The roots are $x_1$ and \(x_2\), for $5 or $10:
+
+\[ x = \frac{-b \pm \sqrt{b^2 - 4ac}}{2a} \]
+
+1. A matrix:
+   $$
+   A = \begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}
+   $$
+2. Unknown: \(\foo{x}\)
+
+$$"""
+    + "a + " * 60
+    + "b$$\n",
     "table": "| a | b |\n|---|--:|\n| 1 | `x|y` |\n| 2 | **b** |\n",
     "unclosed": f"Before\n\n{FENCE}python\ndef f():\n    return 1\n",
     "markdown": "# Title\n\nSome *emphasis*, **strong**, ***both***, ~~gone~~, `code`, <br>snake_case_name and 2 * 3 * 4.\n\n"

@@ -1,6 +1,8 @@
 // Splits lines of markdown into blocks. A line is { text, at }: its text without what encloses it, and where that begins in the
 // source.
 
+import { formulaEnd } from "./math.js";
+
 const FENCE = /^ {0,12}(`{3,}|~{3,})[ \t]*([^`]*)$/;
 const HEADING = /^ {0,3}(#{1,6})(?:[ \t]+|$)/;
 const RULE = /^ {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$/;
@@ -198,8 +200,8 @@ function cells(line) {
 }
 
 function paragraph(lines, i) {
-  let end = i + 1;
-  for (; end < lines.length && !blank(lines[end]); end += 1) {
+  let end = formulaEnd(lines, i) + 1;
+  for (; end < lines.length && !blank(lines[end]); end = formulaEnd(lines, end) + 1) {
     if (UNDERLINE.test(lines[end].text)) {
       const level = lines[end].text.includes("=") ? 1 : 2;
       return { kind: "heading", level, body: trimmed(lines.slice(i, end)), end: end + 1 };

@@ -1,6 +1,7 @@
-// Inline markdown to DOM nodes: emphasis, code, links, breaks. Delimiters are matched as CommonMark says, in linear time.
+// Inline markdown to DOM nodes: emphasis, code, formulas, links, breaks. Delimiters are matched as CommonMark says, in linear time.
 
 import { h } from "./dom.js";
+import { formula, formulaAt } from "./math.js";
 
 const PUNCTUATION = /[\p{P}\p{S}]/u;
 const DESTINATION =
@@ -58,6 +59,7 @@ function scan(text) {
   const pieces = [];
   const brackets = [];
   const unclosed = new Set();
+  const unclosedMath = new Set();
   let plain = 0;
   let i = 0;
   const flush = (end) => {
@@ -74,7 +76,13 @@ function scan(text) {
   };
   while (i < text.length) {
     const c = text[i];
-    if (c === "\\" && text[i + 1] === "\n") {
+    const math = c === "$" || c === "\\" ? formulaAt(text, i, unclosedMath) : null;
+    if (math) {
+      node(math.end, { math, from: i });
+    } else if (c === "\\" && (text[i + 1] === "(" || text[i + 1] === "[")) {
+      // Of a formula that is not closed yet.
+      i += 2;
+    } else if (c === "\\" && text[i + 1] === "\n") {
       flush(i);
       plain = i += 1;
     } else if (c === "\\" && ESCAPABLE.test(text[i + 1] ?? "")) {
@@ -248,10 +256,10 @@ function build(parent, pieces, source) {
       );
     } else if (piece.unlink) {
       stack.pop();
+    } else if (piece.math) {
+      top().append(math(source, piece));
     } else if (piece.code) {
-      const code = h("code");
-      write(code, source, ...piece.code);
-      top().append(code);
+      top().append(code(source, ...piece.code));
     } else if (piece.make) {
       top().append(piece.make(place(source, piece.from)));
     } else if (piece.href) {
@@ -262,6 +270,20 @@ function build(parent, pieces, source) {
       write(top(), source, piece.from, piece.to);
     }
   }
+}
+
+function code(source, from, to, style) {
+  const element = h("code", style);
+  write(element, source, from, to);
+  return element;
+}
+
+/** A formula; one that is not understood is shown as it was written. */
+function math(source, { math: { from, to, display, end }, from: begin }) {
+  const found = formula(source.text.slice(from, to), display);
+  if (!found) return code(source, begin, end, { class: "latex" });
+  for (const { node, at } of found.leaves) sources.set(node, place(source, from + at));
+  return found.element;
 }
 
 function anchor(href) {

@@ -10,6 +10,8 @@ export class Places {
     for (let node = walker.nextNode(); node; node = walker.nextNode()) {
       if (sources.has(node)) this.nodes.push({ node, start: sources.get(node), end: sources.get(node) + node.length });
     }
+    // In formulas the screen has another order than the source, such as that of a root and its index.
+    this.nodes.sort((one, other) => one.start - other.start);
   }
 
   /** The index of the first node that ends after a place. */
