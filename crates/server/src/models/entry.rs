@@ -27,6 +27,7 @@ pub(super) struct Entry {
 struct State {
     held: Option<Held>,
     users: usize,
+    is_loading: bool,
     /// It is about to be unloaded: new users wait until it is loaded again.
     is_leaving: bool,
     last_use: Instant,
@@ -53,7 +54,7 @@ impl Entry {
             ModelSource::AtStart(loader) => (None, Some(loader), true),
             ModelSource::OnDemand(loader) => (None, Some(loader), false),
         };
-        let state = State { held, users: 0, is_leaving: false, last_use: Instant::now() };
+        let state = State { held, users: 0, is_loading: false, is_leaving: false, last_use: Instant::now() };
         Ok(Entry { name, stats, loader, is_kept, state: Mutex::new(state), released: Notify::new() })
     }
 
@@ -87,6 +88,12 @@ impl Entry {
         self.state.lock().held.is_some()
     }
 
+    /// Whether it is being loaded, or will be at once.
+    pub(super) fn is_loading(&self) -> bool {
+        let state = self.state.lock();
+        state.is_loading || (self.is_kept && state.held.is_none())
+    }
+
     /// Whether it is loaded, and may be unloaded.
     pub(super) fn is_removable(&self) -> bool {
         !self.is_kept && self.is_loaded()
@@ -103,6 +110,7 @@ impl Entry {
         let Some(loader) = self.loader.clone() else {
             return Err(ApiError::internal("nothing loads this model"));
         };
+        self.state.lock().is_loading = true;
         let entry = self.clone();
         let started = spawn_blocking(move || {
             let began = Instant::now();
@@ -120,8 +128,10 @@ impl Entry {
         });
         let panicked =
             |_| ApiError::internal("loading the model ended in a panic; the server's log says where");
-        let held = started.await.map_err(panicked)??;
+        let held = started.await.map_err(panicked).flatten();
         let mut state = self.state.lock();
+        state.is_loading = false;
+        let held = held?;
         state.held = Some(held.clone());
         Ok(self.used(&mut state, held))
     }
@@ -142,7 +152,7 @@ impl Entry {
     pub(super) async fn unload_idle(&self, time: Duration) -> bool {
         let held = {
             let mut state = self.state.lock();
-            let State { held, users, is_leaving, last_use } = &mut *state;
+            let State { held, users, is_leaving, last_use, .. } = &mut *state;
             let held = held.take_if(|_| *users == 0 && last_use.elapsed() >= time);
             *is_leaving &= held.is_none();
             held

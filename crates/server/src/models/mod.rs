@@ -135,6 +135,10 @@ impl ModelInfo {
     }
 }
 
+pub(crate) fn parameters(file: &engine::gguf::Gguf) -> u64 {
+    file.tensors().map(|tensor| tensor.row_len() as u64 * tensor.rows() as u64).sum()
+}
+
 pub(crate) struct Generator {
     info: ModelInfo,
     pub(crate) model: rustorch::Model,
@@ -323,6 +327,10 @@ impl Models {
     /// The names, and the models that are loaded.
     pub(crate) fn list(&self) -> impl Iterator<Item = (&str, Option<Held>)> {
         self.entries.iter().map(|entry| (&*entry.name, entry.peek()))
+    }
+
+    pub(crate) fn is_loading(&self, name: &str) -> bool {
+        self.entries.iter().any(|entry| entry.name == name && entry.is_loading())
     }
 
     /// The name and the model, if it is loaded. Waits for one that is loaded at the start: a client that sees the server up expects

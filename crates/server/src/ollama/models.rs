@@ -18,7 +18,7 @@ use crate::app::App;
 use crate::error::ApiError;
 use crate::fields::{Group, Read};
 use crate::http::Routes;
-use crate::models::Held;
+use crate::models::{Held, parameters};
 
 #[derive(Deserialize, JsonSchema)]
 struct Show {
@@ -156,10 +156,6 @@ fn details(model: Option<&Arc<Model>>) -> Value {
         "parameter_size": short(parameters(file)),
         "quantization_level": mix.map_or("unknown", quant::Mix::name),
     })
-}
-
-fn parameters(file: &Gguf) -> u64 {
-    file.tensors().map(|tensor| tensor.row_len() as u64 * tensor.rows() as u64).sum()
 }
 
 /// In thousands, millions or billions: `361.82M`, `8.0B`.

@@ -14,7 +14,7 @@ use crate::anthropic;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::http::{Routes, open_part};
-use crate::models::Held;
+use crate::models::{Held, parameters};
 
 pub(super) fn routes() -> Routes {
     let (version, help) = ("anthropic-version", "Below /v1, the answer has Anthropic's shape.");
@@ -26,7 +26,8 @@ pub(super) fn routes() -> Routes {
     let one = one.fails_as("AnyError", &[400, 401, 403, 404]);
     let model = json!({
         "id": "string", "object": "=model", "created": "integer", "owned_by": "string", "aliases": ["string"],
-        "status": { "value": "=loaded|=unloaded" }, "max_model_len?": "integer", "meta?": "object",
+        "status": { "value": "=loaded|=loading|=unloaded" }, "max_model_len?": "integer", "meta?": "object",
+        "capabilities?": ["=chat|=completion|=embedding"],
     });
     Routes::default()
         .get(all.answers("#Models|#AnthropicModels"), list)
@@ -66,6 +67,11 @@ async fn describe_one(
 /// A model that is not loaded has only its names.
 fn describe(app: &App, name: &str, held: Option<Held>) -> Value {
     let is_first = app.models.list().next().is_some_and(|(first, _)| first == name);
+    let status = match held {
+        Some(_) => "loaded",
+        None if app.models.is_loading(name) => "loading",
+        None => "unloaded",
+    };
     let aliases: Vec<&str> = app.models.aliases().filter(|_| is_first).collect();
     let mut shape = json!({
         "id": name,
@@ -73,7 +79,7 @@ fn describe(app: &App, name: &str, held: Option<Held>) -> Value {
         "created": app.started,
         "owned_by": "rustorch",
         "aliases": aliases,
-        "status": { "value": if held.is_some() { "loaded" } else { "unloaded" } },
+        "status": { "value": status },
     });
     if let Some(held) = held {
         let (model, n_ctx) = (&held.file, held.n_ctx);
@@ -83,7 +89,13 @@ fn describe(app: &App, name: &str, held: Option<Held>) -> Value {
             "n_ctx": n_ctx,
             "n_ctx_train": model.config().context_length,
             "n_vocab": model.tokenizer().vocab_size(),
+            "n_params": parameters(model.file()),
         });
+        shape["capabilities"] = match &held {
+            Held::Encoder(_) => json!(["embedding"]),
+            Held::Generator(_) if model.template().is_ok() => json!(["completion", "chat"]),
+            Held::Generator(_) => json!(["completion"]),
+        };
     }
     shape
 }

@@ -209,6 +209,8 @@ fn models_and_health_are_told() {
     let server = Running::new();
     let models = server.get("/v1/models").json();
     assert_eq!((&models["object"], &models["data"][0]["id"]), (&json!("list"), &json!("demo")));
+    assert_eq!(models["data"][0]["capabilities"], json!(["completion", "chat"]));
+    assert_eq!(models["data"][0]["meta"]["n_params"], 6_820_096);
     assert_eq!(server.get("/v1/models/demo").json()["id"], "demo");
     assert_eq!(server.get("/v1/models/gpt-4").error(404)["code"], "model_not_found");
     assert_eq!(server.get("/health").json()["status"], "ok");

@@ -30,6 +30,13 @@ fn server() -> Running {
     Running::serve(models, |_| {})
 }
 
+#[test]
+fn lists_of_models_say_what_each_is_for() {
+    let models = server().get("/v1/models").json();
+    let capabilities: Vec<_> = (0..3).map(|i| models["data"][i]["capabilities"].clone()).collect();
+    assert_eq!(capabilities, [json!(["embedding"]), json!(["embedding"]), json!(["completion", "chat"])]);
+}
+
 /// What the engine computes.
 fn expected(texts: &[&str]) -> Vec<Vec<f32>> {
     let mut encoder = encoder("F32-bert");

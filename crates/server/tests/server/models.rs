@@ -210,7 +210,7 @@ fn requests_wait_for_the_model_of_the_start() {
         (answer.status, body["status"].as_str().expect("a word").to_owned())
     };
     assert_eq!((ready(), server.get("/health").status), ((503, "loading".to_owned()), 200));
-    assert_eq!(statuses(&server), ["unloaded"]);
+    assert_eq!(statuses(&server), ["loading"]);
     thread::scope(|scope| {
         let waits = scope.spawn(|| ask(&server, "a"));
         let looks = scope.spawn(|| server.get("/props").json());
