@@ -11,6 +11,7 @@ import page_answers  # noqa: F401
 import page_around  # noqa: F401
 import page_large  # noqa: F401
 import page_math  # noqa: F401
+import page_models  # noqa: F401
 import page_real  # noqa: F401
 from page_reader import CHECKS
 

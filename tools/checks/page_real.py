@@ -16,6 +16,16 @@ QUESTION = "What is the capital of Italy?"
 # As the demo model writes about 1,000 tokens in a second, nobody could see it write, or stop it. The reference backend writes 15.
 SLOW = ("--backend", "reference")
 
+DEMO = Path(__file__).parents[2] / "demo-model/rustorch-demo-q6_k.gguf"
+
+
+def without_template(data):
+    """The file with the key of its chat template renamed, so that no program finds it."""
+    key = b"tokenizer.chat_template"
+    assert data.count(key) == 1
+    return data.replace(key, b"general.chat_template__")
+
+
 # Counts how often the answer's text changes.
 GROWTH = """() => {
   window.growth = 0;
@@ -177,6 +187,33 @@ def real_settings(browser):
 
 
 @check
+def real_suggestions(browser):
+    with real(browser) as reader:
+        exact(reader)
+        examples = reader.page.locator(".examples button span").all_inner_texts()
+        for example, words in zip(examples, ["Rome", "dragon|cave|once", "R-I-V-E-R", "-m "], strict=True):
+            reader.ask(example)
+            reader.shows(re.compile(words, re.IGNORECASE))
+        expect(reader.page.locator(".context")).to_have_text(re.compile(r"\d+ of 1,024"))
+
+
+@check
+def real_completing(browser):
+    """The demo model without its chat template."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "base.gguf"
+        path.write_bytes(without_template(DEMO.read_bytes()))
+        with real(browser, "-m", str(path)) as reader:
+            page = reader.page
+            exact(reader)
+            expect(page.locator(".welcome")).to_contain_text("it completes text")
+            reader.ask("Once upon a time")
+            reader.shows(re.compile("^there|^,"))
+            expect(page.locator(".context")).to_have_text(re.compile(r"\d+ of 1,024"))
+            assert reader.inside("document.querySelectorAll('.trouble').length") == 0
+
+
+@check
 def real_trouble(browser):
     with real(browser, "--api-key", "open-sesame", expected=("Failed to load resource",)) as reader:
         page = reader.page
@@ -188,8 +225,8 @@ def real_trouble(browser):
         page.keyboard.press("Enter")
         expect(page.locator("#model")).to_be_enabled()
         reader.say("word " * 3000)
-        expect(page.locator(".trouble")).to_contain_text("too long for the model")
-        expect(page.locator(".trouble .detail")).to_have_text(re.compile("1024 tokens"))
+        expect(page.locator(".trouble strong")).to_have_text(re.compile("1024 tokens"))
+        expect(page.locator(".context-note")).to_contain_text("The context is full.")
 
 
 @check

@@ -6,6 +6,8 @@ What it answers depends on the words of the last question, so that the check dec
     "think", "tool", "long N"          reasoning first, a tool call, N words
     "slow"                             60 ms between tokens
     "cut", "broken", "busy", "context" a cut connection, an error in the stream, 503, a prompt that is too long
+    "unknown", "proxy", "odd"          401, a proxy's 502, a value that is refused
+    "base"                             the model turns out to have no chat template
 
     python tools/checks/page_server.py [PORT]      # to look at the page; needs nothing but Python
 """
@@ -83,6 +85,7 @@ class State:
         self.waiting = 0
         self.ended = False
         self.n_ctx = 8192
+        self.first = {}  # what differs in the description of the first model
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -109,8 +112,8 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def refuse(self, status, message, kind="invalid_request_error", **headers):
-        self.reply(status, {"error": {"message": message, "type": kind, "code": status}}, **headers)
+    def refuse(self, status, message, kind="invalid_request_error", code=None, **headers):
+        self.reply(status, {"error": {"message": message, "type": kind, "code": code}}, **headers)
 
     def allowed(self):
         if self.state.key is None or self.headers.get("Authorization") == f"Bearer {self.state.key}":
@@ -128,7 +131,10 @@ class Handler(BaseHTTPRequestHandler):
             return None
         if path == "/v1/models":
             names = ["Qwen3-4B-Instruct-Q4_K_M", "SmolLM2-1.7B-Q8_0"]
-            return self.reply(200, {"object": "list", "data": [{"id": name, "object": "model"} for name in names]})
+            meta = {"n_ctx": self.state.n_ctx, "n_ctx_train": 32768, "n_params": 4_000_000_000}
+            data = [{"id": name, "object": "model", "status": {"value": "loaded"}, "meta": meta} for name in names]
+            data[0] |= self.state.first
+            return self.reply(200, {"object": "list", "data": data})
         if path == "/props":
             params = {"temperature": 0.7, "top_k": 20, "top_p": 0.8, "min_p": 0.0, "repeat_penalty": 1.0, "n_predict": -1}
             return self.reply(
@@ -161,13 +167,25 @@ class Handler(BaseHTTPRequestHandler):
         if not self.allowed():
             return
         self.state.requests.append(request)
+        if self.path == "/v1/completions":
+            return self.complete(request)
         messages = request["messages"]
         prefix = messages[-1]["content"] if messages[-1]["role"] == "assistant" else None
         question = next(m["content"] for m in reversed(messages) if m["role"] == "user")
         if "busy" in question:
             return self.refuse(503, "Loading model", "unavailable_error", Retry_After=7)
         if "context" in question:
-            return self.refuse(400, "the request exceeds the available context size (8192 tokens)", "exceed_context_size_error")
+            error = {"message": "the prompt has 9000 tokens, expected at most 8192", "code": "context_length_exceeded"}
+            return self.reply(400, {"error": {**error, "n_prompt_tokens": 9000, "n_ctx": 8192}})
+        if "unknown" in question:
+            return self.refuse(401, "there is no such key", "authentication_error", code="invalid_api_key")
+        if "base" in question:
+            self.state.first = {"capabilities": ["completion"]}
+            return self.refuse(400, "this model cannot chat", code="unsupported_parameter")
+        if "proxy" in question:
+            return self.reply(502, "upstream is gone", "text/plain")
+        if "odd" in question:
+            return self.refuse(400, "`top_p` has the value 7, expected from 0 to 1")
         self.state.running += 1
         try:
             self.stream(request, question, prefix)
@@ -175,6 +193,27 @@ class Handler(BaseHTTPRequestHandler):
             pass
         finally:
             self.state.running -= 1
+
+    def complete(self, request):
+        """Goes on with a text, one word per chunk; "The end." is all that ends one."""
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.close_connection = True
+        ends = "end" in request["prompt"]
+
+        def send(**more):
+            self.wfile.write(f"data: {json.dumps({'id': 'c', 'object': 'text_completion', **more})}\n\n".encode())
+
+        words = [" The", " end", "."] if ends else [" there", " was", " a", " river", ","]
+        for word in words:
+            top = [{word: -0.1, " other": -3.0}]
+            logprobs = {"tokens": [word], "token_logprobs": [-0.1], "top_logprobs": top} if "logprobs" in request else None
+            send(choices=[{"index": 0, "text": word, "logprobs": logprobs, "finish_reason": None}])
+        send(choices=[{"index": 0, "text": "", "logprobs": None, "finish_reason": "stop" if ends else "length"}])
+        send(choices=[], usage={"prompt_tokens": len(request["prompt"].split()), "completion_tokens": len(words)})
+        self.wfile.write(b"data: [DONE]\n\n")
 
     def stream(self, request, question, prefix):
         self.send_response(200)

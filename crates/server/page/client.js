@@ -38,10 +38,18 @@ async function request(path, options = {}, quiet = false) {
   }
 }
 
-/** Names of the models. */
-export async function models() {
-  const list = await (await request("v1/models")).json();
-  return (list.data ?? []).map((model) => String(model.id));
+/** The models: what the server tells of each. Those that are not loaded may be able to do anything. */
+export async function models(quiet, signal) {
+  const { data = [] } = await (await request("v1/models", { signal }, quiet)).json();
+  return data.map(({ id, status, meta, capabilities = ["completion", "chat"] }) => ({
+    id: String(id),
+    state: status?.value ?? "loaded",
+    context: meta?.n_ctx,
+    trained: meta?.n_ctx_train,
+    parameters: meta?.n_params,
+    writes: capabilities.includes("completion"),
+    completes: capabilities.includes("completion") && !capabilities.includes("chat"),
+  }));
 }
 
 /** The server's own settings; empty where it does not tell. */
@@ -68,11 +76,11 @@ export async function metrics(signal) {
 }
 
 /** Yields the chunks of a streamed answer. */
-export async function* complete(body, signal) {
-  const response = await request("v1/chat/completions", {
+export async function* complete({ path, body }, signal) {
+  const response = await request(path, {
     method: "POST",
     headers: { "Content-Type": "application/json" },
-    body: JSON.stringify({ ...body, stream: true }),
+    body: JSON.stringify(body),
     signal,
   });
   try {

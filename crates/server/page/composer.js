@@ -3,7 +3,9 @@
 import * as app from "./app.js";
 import { readFiles, size } from "./attachments.js";
 import { find, h, replace, toast } from "./dom.js";
+import { ContextMeter } from "./context.js";
 import { icon, iconButton } from "./icons.js";
+import { model } from "./status.js";
 
 export class Composer {
   constructor({ onSettings }) {
@@ -13,8 +15,10 @@ export class Composer {
     this.chips = h("ul", { class: "chips", role: "list", hidden: true, "aria-label": "Attached files" });
     this.picker = h("input", { type: "file", multiple: true, hidden: true, onchange: () => this.#picked() });
     this.button = h("button", { type: "submit", class: "send" });
+    this.meter = new ContextMeter();
     this.form = find("#composer");
     this.form.append(
+      this.meter.note,
       this.chips,
       this.area,
       h(
@@ -22,6 +26,7 @@ export class Composer {
         { class: "composer-row" },
         iconButton("attach", "Attach text files", () => this.picker.click()),
         iconButton("settings", "Settings (Alt+S)", onSettings),
+        this.meter.meter,
         h("span", { id: "message-hint", class: "hint" }, "Enter sends, Shift+Enter begins a line"),
         this.button,
       ),
@@ -46,10 +51,15 @@ export class Composer {
   /** The button sends, or stops the answer that is being written. */
   refresh() {
     const live = Boolean(app.generation());
-    this.button.setAttribute("aria-label", live ? "Stop the answer" : "Send");
-    this.button.title = live ? "Stop (Esc)" : "Send (Enter)";
+    const completes = model()?.completes ?? false;
+    const send = completes ? "Complete" : "Send";
+    this.button.setAttribute("aria-label", live ? "Stop the answer" : send);
+    this.button.title = live ? "Stop (Esc)" : `${send} (Enter)`;
+    this.area.placeholder = !completes ? "Write a message" : app.current().empty ? "Begin a text" : "Add to the text";
+    this.area.setAttribute("aria-label", completes ? "Text" : "Message");
+    this.meter.show();
     this.button.classList.toggle("stops", live);
-    this.button.disabled = !live && this.area.value.trim() === "" && this.files.length === 0;
+    this.button.disabled = !live && this.#nothing();
     replace(this.button, icon(live ? "stop" : "send"));
   }
 
@@ -64,8 +74,12 @@ export class Composer {
       this.area.style.height = "auto";
       this.area.style.height = `${this.area.scrollHeight}px`;
     }
-    const empty = this.area.value.trim() === "" && this.files.length === 0;
-    if (!app.generation() && this.button.disabled !== empty) this.refresh();
+    if (!app.generation() && this.button.disabled !== this.#nothing()) this.refresh();
+  }
+
+  /** Whether there is nothing to send, or no model that would write. */
+  #nothing() {
+    return (this.area.value.trim() === "" && this.files.length === 0) || model()?.writes === false;
   }
 
   #key(event) {
@@ -83,7 +97,7 @@ export class Composer {
 
   #send() {
     const text = this.area.value.trim();
-    if (text === "" && this.files.length === 0) return;
+    if (this.#nothing()) return;
     const { files } = this;
     this.area.value = "";
     this.files = [];

@@ -1,9 +1,10 @@
 // An answer that the server is writing: collects the stream into its message.
 
 import { complete } from "./client.js";
-import { asText } from "./attachments.js";
 import { saveTokens, save } from "./store.js";
-import { requestFields, settings } from "./settings.js";
+import { readChoice, requestFor } from "./request.js";
+import { settings } from "./settings.js";
+import { model, refreshModels } from "./status.js";
 import { Alignment } from "./tokens.js";
 import { cut } from "./errors.js";
 
@@ -30,7 +31,7 @@ export class Generation {
     delete message.error;
     await this.#save();
     try {
-      for await (const chunk of complete(this.#request(), this.abort.signal)) this.#take(chunk);
+      await this.#ask();
       if (message.state === "running") throw cut();
     } catch (error) {
       if (error.name === "AbortError") {
@@ -40,7 +41,7 @@ export class Generation {
           error.kind === "cut" && message.content === "" ? "failed" : error.kind === "cut" ? "cut" : "failed";
         message.error = error.record
           ? error.record()
-          : { kind: "page", title: "This page had an error.", advice: "Try again.", detail: String(error) };
+          : { kind: "page", title: `This page had an error: ${error}`, advice: "Try again." };
       }
     }
     await this.#save();
@@ -48,36 +49,29 @@ export class Generation {
     this.onEnd(this);
   }
 
-  #request() {
-    const { conversation, message } = this;
-    const messages = conversation
-      .path(message.parent)
-      .filter((earlier) => earlier.role === "user" || earlier.content !== "")
-      .map((earlier) => ({ role: earlier.role, content: asText(earlier) }));
-    const system = conversation.record.system.trim();
-    if (system !== "") messages.unshift({ role: "system", content: system });
-    if (this.prefix !== "") {
-      const reasoning = message.reasoning ? { reasoning_content: message.reasoning } : {};
-      messages.push({ role: "assistant", content: this.prefix, ...reasoning });
+  /** That a model cannot chat shows once it is loaded; then it completes the text. */
+  async #ask() {
+    const { message } = this;
+    try {
+      const request = requestFor(this.conversation, message, this.prefix);
+      for await (const chunk of complete(request, this.abort.signal)) this.#take(chunk);
+    } catch (error) {
+      if (error.kind !== "refused" || message.completes) throw error;
+      await refreshModels();
+      if (!model(message.model)?.completes) throw error;
+      message.completes = true;
+      await this.#ask();
     }
-    return {
-      ...(message.model ? { model: message.model } : {}),
-      messages,
-      ...requestFields(),
-      timings_per_token: true,
-      stream_options: { include_usage: true },
-    };
   }
 
   #take(chunk) {
     const { message } = this;
     const choice = chunk.choices?.[0];
-    const delta = choice?.delta ?? {};
+    const { delta, entries } = readChoice(choice);
     if (delta.reasoning_content) {
       if (!message.reasoning) message.reasoningStarted = Date.now();
       message.reasoning = (message.reasoning ?? "") + delta.reasoning_content;
     }
-    const entries = choice?.logprobs?.content ?? [];
     if (delta.content) {
       if (message.reasoningStarted && !message.reasoningTime)
         message.reasoningTime = Date.now() - message.reasoningStarted;
@@ -130,5 +124,6 @@ export const blankAnswer = (content = "", reasoning = "") => ({
   content,
   reasoning,
   model: settings.model,
+  completes: model()?.completes ?? false,
   state: "running",
 });

@@ -1,7 +1,6 @@
 // The line above the messages: model, the server's state, and what can be done with the conversation.
 
 import * as app from "./app.js";
-import { models } from "./client.js";
 import { download, find, h, replace, toast } from "./dom.js";
 import { iconButton } from "./icons.js";
 import { settings } from "./settings.js";
@@ -9,33 +8,30 @@ import { removeWithUndo } from "./sidebar.js";
 import { listConversations, loadConversation } from "./store.js";
 import { fromJson, toJson, toMarkdown } from "./transfer.js";
 
-/** Fills the choice of models; false while the server does not tell. */
-export async function loadModels() {
+/** Fills the choice of models. */
+export function showModels({ models, known }) {
   const choice = find("#model");
-  try {
-    const names = await models();
-    if (!names.includes(settings.model)) app.change({ model: names[0] ?? "" });
-    replace(
-      choice,
-      names.map((name) => h("option", { value: name, selected: name === settings.model }, name)),
-    );
-    choice.disabled = names.length === 0;
-    choice.onchange = () => app.change({ model: choice.value });
-    return true;
-  } catch {
-    if (choice.options.length === 0) replace(choice, h("option", { value: "" }, "No model"));
-    return false;
-  }
+  const names = models.map(({ id }) => id);
+  const listed = [...choice.options].map(({ value }) => value);
+  if (listed.length > 0 && names.join("\n") === listed.filter(Boolean).join("\n")) return;
+  if (names.length > 0 && !names.includes(settings.model)) app.change({ model: names[0] });
+  const none = h("option", { value: "" }, known ? "No model" : "…");
+  replace(
+    choice,
+    names.length === 0 ? none : names.map((id) => h("option", { value: id, selected: id === settings.model }, id)),
+  );
+  choice.disabled = names.length === 0;
+  choice.onchange = () => app.change({ model: choice.value });
 }
 
 /** Queue and K/V cache, as the server's metrics tell. */
-export function showState({ reachable, running, waiting, cache, hits }) {
-  find("#offline").hidden = reachable;
+export function showState({ trouble, running, waiting, cache, hits }) {
+  const reachable = trouble === null;
   const line = find("#state");
   line.classList.toggle("away", !reachable);
   line.classList.toggle("busy", reachable && running > 0);
   const parts = [];
-  if (!reachable) parts.push(h("span", {}, "offline"));
+  if (!reachable) parts.push(h("span", {}, trouble.kind === "offline" ? "offline" : "trouble"));
   else if (running !== undefined) {
     const queue = waiting > 0 ? `, ${waiting} waiting` : "";
     parts.push(h("span", {}, running > 0 ? `${running} running${queue}` : waiting > 0 ? `${waiting} waiting` : "idle"));

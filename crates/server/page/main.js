@@ -6,14 +6,15 @@ import { onKeyNeeded, openapi, properties } from "./client.js";
 import { Composer } from "./composer.js";
 import { askForKey, openHelp } from "./dialogs.js";
 import { announce, find, replace, toast } from "./dom.js";
-import { loadModels, setUpTransfer, showState } from "./header.js";
+import { setUpTransfer, showModels, showState } from "./header.js";
 import { icon, iconButton } from "./icons.js";
+import { showNotice } from "./notice.js";
 import { Probabilities } from "./probabilities.js";
 import { settings } from "./settings.js";
 import { openSettings, setParameters } from "./settings-panel.js";
 import { setUpShortcuts } from "./shortcuts.js";
 import { Sidebar } from "./sidebar.js";
-import { lookNow, setContext, watchServer } from "./status.js";
+import { lookNow, serverState, watchServer } from "./status.js";
 import { onStoreTrouble, openStore } from "./store.js";
 import { Transcript } from "./transcript.js";
 
@@ -79,7 +80,11 @@ app.on("list", () => {
   sidebar.refresh();
   showTitle();
 });
-app.on("update", ({ message }) => transcript.view(message)?.update());
+app.on("update", ({ conversation, message }) => {
+  transcript.view(message)?.update();
+  if (conversation === app.current()) composer.meter.show();
+});
+app.on("settings", showServer);
 app.on("end", ({ conversation, message }) => {
   transcript.view(message)?.show();
   composer.refresh();
@@ -91,11 +96,19 @@ app.on("end", ({ conversation, message }) => {
   return announce(`${message.state === "stopped" ? "Stopped" : "Answer"}: ${text.slice(0, READ_ALOUD)}`);
 });
 
-async function loadServer() {
-  await loadModels();
+/** The server's own values wait until its first model is loaded. */
+async function loadParameters() {
   const [found, document] = await Promise.all([properties(), openapi()]);
   setParameters(document, found);
-  setContext(Number(found.n_ctx ?? found.default_generation_settings?.n_ctx));
+}
+
+/** Shows what the server and the chosen model are now. */
+function showServer() {
+  showModels(serverState());
+  showState(serverState());
+  showNotice();
+  transcript.greet();
+  composer.refresh();
 }
 
 function toggleSidebar() {
@@ -197,13 +210,10 @@ onStoreTrouble((error) => {
 if (!(await openStore())) toast("This browser keeps no data for this page: conversations end with the tab.");
 await app.openAddress();
 document.body.classList.add("ready");
-await loadServer();
-watchServer(app.anyRunning, async (state, before) => {
-  showState(state);
+watchServer(app.anyRunning, (state, before) => {
+  showServer();
   const live = app.generation();
   if (live) transcript.view(live.message)?.update();
-  if (state.reachable && !before.reachable) {
-    await loadServer();
-    announce("The server is back.");
-  }
+  if (!state.trouble && (before.trouble || !before.known)) loadParameters();
+  if (!state.trouble && before.trouble?.kind === "offline") announce("The server is back.");
 });

@@ -183,7 +183,9 @@ export class MessageView {
     const again = h("button", { type: "button", onclick: () => app.regenerate(message) }, "Try again");
     this.note.className = `note ${message.error ? "" : "passing"}`;
     if (message.error) {
-      const { title, advice, detail } = message.error;
+      const { kind, title, advice } = message.error;
+      // The request asks for the key.
+      if (kind === "key") again.textContent = "Enter the key";
       replace(
         this.note,
         h(
@@ -191,18 +193,19 @@ export class MessageView {
           { class: "trouble", role: "group", "aria-label": "Error" },
           h("strong", {}, title),
           h("p", {}, advice),
-          detail && h("details", {}, h("summary", {}, "What the server said"), h("p", { class: "detail" }, detail)),
           h("div", { class: "actions" }, again, goOn),
         ),
       );
     } else if (message.state === "length") {
-      replace(this.note, h("p", {}, "The answer reached its longest length."), goOn);
+      replace(this.note, h("p", {}, `The ${message.completes ? "text" : "answer"} reached its longest length.`), goOn);
     } else if (message.state === "stopped") {
       replace(this.note, h("p", {}, "Stopped."), goOn || again);
     } else if (message.edited) {
       replace(this.note, h("p", {}, "You wrote this text."), goOn);
     } else if (message.content === "" && !message.tools?.length && !message.reasoning) {
       replace(this.note, h("p", {}, "The answer is empty."), again);
+    } else if (message.completes) {
+      replace(this.note, h("p", {}, "The model ended the text."), goOn);
     } else {
       replace(this.note);
     }

@@ -4,6 +4,7 @@ import * as app from "./app.js";
 import { find, h, replace } from "./dom.js";
 import { iconButton } from "./icons.js";
 import { settings, templateArguments } from "./settings.js";
+import { model as chosenModel } from "./status.js";
 
 /** Fields that are shown at first; the others are folded away. */
 const SHOWN = 8;
@@ -44,6 +45,7 @@ function resolve(document, schema) {
 export function openSettings() {
   const dialog = find("#settings");
   const close = () => dialog.close();
+  const chats = !chosenModel()?.completes;
   replace(
     dialog,
     h(
@@ -52,7 +54,7 @@ export function openSettings() {
       h("h2", { id: "settings-title", tabIndex: -1, autofocus: true }, "Settings"),
       iconButton("close", "Close", close),
     ),
-    h("div", { class: "panel" }, systemPrompt(), sampling(), model(), probabilities()),
+    h("div", { class: "panel" }, chats && systemPrompt(), sampling(), model(chats), probabilities()),
   );
   dialog.onclick = (event) => {
     if (event.target === dialog) close();
@@ -132,7 +134,8 @@ function sampling() {
   );
 }
 
-function model() {
+/** `chats` says that there is a chat template, which reads arguments. */
+function model(chats) {
   const choice = h(
     "select",
     { id: "reasoning", onchange: () => app.change({ reasoning: choice.value }) },
@@ -163,16 +166,14 @@ function model() {
     "section",
     {},
     h("h3", {}, "Model"),
-    h(
+    chats && h(
       "div",
       { class: "number" },
       h("label", { for: "reasoning" }, "Reasoning"),
       choice,
       h("small", {}, "Only for models that can think first."),
     ),
-    h("label", { for: "template" }, "Arguments of the chat template"),
-    area,
-    note,
+    chats && [h("label", { for: "template" }, "Arguments of the chat template"), area, note],
     check("Reuse the cached part of the prompt", "cache"),
   );
 }

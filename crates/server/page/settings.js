@@ -44,17 +44,19 @@ export function templateArguments(text) {
   }
 }
 
-/** The fields of a request that come from the settings. */
-export function requestFields() {
-  const fields = {};
-  for (const [name, number] of Object.entries(settings.numbers)) {
-    if (Number.isFinite(number)) fields[name] = number;
-  }
+/** The fields of a request that set how tokens are chosen, and whether the cache is used. */
+export function samplingFields() {
+  const fields = Object.fromEntries(Object.entries(settings.numbers).filter(([, number]) => Number.isFinite(number)));
+  // Nothing is cached under a salt of its own.
+  return settings.cache ? fields : { ...fields, cache_salt: newId() };
+}
+
+/** The fields of a request that the chat template reads. */
+export function templateFields() {
   const template = templateArguments(settings.template) ?? {};
   if (settings.reasoning !== "") template.enable_thinking = settings.reasoning === "on";
-  if (Object.keys(template).length > 0) fields.chat_template_kwargs = template;
-  // Nothing is cached under a salt of its own.
-  if (!settings.cache) fields.cache_salt = newId();
-  if (settings.logprobs) Object.assign(fields, { logprobs: true, top_logprobs: 8 });
-  return fields;
+  return Object.keys(template).length > 0 ? { chat_template_kwargs: template } : {};
 }
+
+/** These fields, if probabilities are wanted. */
+export const probabilityFields = (fields) => (settings.logprobs ? fields : {});

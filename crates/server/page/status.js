@@ -1,12 +1,16 @@
 // The server's state: reachable or not, requests, use of the K/V cache. Polled, often only while it matters.
 
 import { metrics, models } from "./client.js";
+import { settings } from "./settings.js";
 
 const BUSY = 1000;
 const IDLE = 10_000;
 const AWAY = 2000;
+const LONGEST = 8000;
 
-const state = { reachable: true, known: false };
+/** `trouble` is why the server could not be asked, or null; `models` are those of the last time; `loadingSince` is when the
+ * chosen model was first seen being loaded. */
+const state = { known: false, trouble: null, models: [], loadingSince: Date.now() };
 let listener = () => {};
 let timer = 0;
 let isBusy = () => false;
@@ -14,9 +18,13 @@ let hasMetrics = true;
 
 export const serverState = () => state;
 
-/** Tokens that a conversation may have. */
-export function setContext(tokens) {
-  state.context = tokens > 0 ? tokens : undefined;
+/** A model as the server describes it: the chosen one, unless another is named. */
+export const model = (name = settings.model) => state.models.find(({ id }) => id === name);
+
+/** Asks the server for its models anew: it knows little of one until that is loaded. */
+export async function refreshModels() {
+  state.models = await models(true);
+  listener(state, state);
 }
 
 /** Calls `changed(state, before)` after each look at the server; `busy` says whether an answer is being written. */
@@ -27,33 +35,51 @@ export function watchServer(busy, changed) {
     if (!document.hidden) lookNow();
   });
   window.addEventListener("online", lookNow);
-  look();
+  look(false);
+}
+
+/** Looks at the server, and asks for the key if it wants one. */
+export function askAgain() {
+  look(false);
 }
 
 /** Looks at the server at once: something has just happened. */
 export function lookNow() {
   clearTimeout(timer);
-  timer = setTimeout(look, 50);
+  timer = setTimeout(look, 50, true);
 }
 
-async function look() {
+/** What was wrong the last time is asked about anew; `quiet` says not to ask the reader for a key. */
+async function look(quiet) {
   clearTimeout(timer);
   const before = { ...state };
   if (!document.hidden || isBusy()) {
     try {
-      if (hasMetrics) Object.assign(state, readMetrics(await metrics(AbortSignal.timeout(8000))));
-      else if (!isBusy()) await models();
-      state.reachable = true;
+      // A reader may take a while to enter the key.
+      state.models = await models(quiet, quiet ? AbortSignal.timeout(LONGEST) : undefined);
+      if (hasMetrics) await readFigures();
+      state.trouble = null;
     } catch (error) {
-      if (error.kind === "missing" || error.kind === "refused" || error.kind === "server") hasMetrics = false;
-      state.reachable = error.kind !== "offline";
+      state.trouble = error;
     }
     state.known = true;
+    if (model()?.state !== "loading") state.loadingSince = Date.now();
     listener(state, before);
   }
   // A request that was just stopped may run for another step.
-  const busy = isBusy() || state.running > 0;
-  timer = setTimeout(look, !state.reachable ? AWAY : busy ? BUSY : IDLE);
+  const loads = model()?.state === "loading";
+  const busy = isBusy() || loads || state.running > 0;
+  timer = setTimeout(look, state.trouble ? AWAY : busy ? BUSY : IDLE, true);
+}
+
+/** Not every server has figures. */
+async function readFigures() {
+  try {
+    Object.assign(state, readMetrics(await metrics(AbortSignal.timeout(LONGEST))));
+  } catch (error) {
+    if (error.kind === "offline") throw error;
+    if (["missing", "refused", "server"].includes(error.kind)) hasMetrics = false;
+  }
 }
 
 /** The figures of a Prometheus text that the page shows. */

@@ -4,6 +4,7 @@
 import { h, replace } from "./dom.js";
 import { icon } from "./icons.js";
 import { MessageView } from "./message.js";
+import { model } from "./status.js";
 import { welcome } from "./welcome.js";
 
 const GROUP = 20;
@@ -55,12 +56,20 @@ export class Transcript {
     for (const message of path.slice(same)) this.#append(message);
     this.groups.forEach((group) => this.#estimate(group));
     this.list.classList.toggle("is-empty", path.length === 0);
-    if (path.length === 0) replace(this.list, welcome(this.callbacks.onExample));
-    else this.list.querySelector(".welcome")?.remove();
+    this.greet();
+    if (path.length > 0) this.list.querySelector(".welcome")?.remove();
     this.views.slice(-2).forEach((view) => this.#render(view.group));
     this.views.forEach((view) => view.element.classList.remove("last"));
     this.views.at(-1)?.element.classList.add("last");
     if (this.pinned) this.toEnd();
+  }
+
+  /** Shows what suits the model; in an empty conversation that is a greeting. */
+  greet() {
+    this.list.classList.toggle("completing", model()?.completes ?? false);
+    if (!this.list.classList.contains("is-empty")) return;
+    const next = welcome(model(), this.callbacks.onExample);
+    if (this.list.querySelector(".welcome")?.textContent !== next.textContent) replace(this.list, next);
   }
 
   #truncate(length) {
@@ -140,7 +149,7 @@ export class Transcript {
 
   toEnd(pin = false) {
     if (pin) this.pinned = true;
-    this.scroller.scrollTop = this.scroller.scrollHeight;
+    this.scroller.scrollTop = this.list.classList.contains("is-empty") ? 0 : this.scroller.scrollHeight;
     this.last = this.scroller.scrollTop;
     this.jump.hidden = true;
   }
