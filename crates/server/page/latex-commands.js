@@ -34,9 +34,35 @@ const withTwo = (make, style) => (parser) => {
   return ordinary(style ? m("mstyle", style, node) : node);
 };
 const enclosed = (tag, attributes) => (parser) => ordinary(m(tag, attributes, parser.argument()));
-const text = (attributes) => (parser) => parser.words(attributes);
 /** The argument as an item of another kind. */
 const kinded = (kind, limits) => (parser) => ({ node: parser.argument(), kind, limits });
+
+/** Commands whose argument is words. */
+export const TEXTS = new Map([
+  ...["text", "textrm", "textnormal", "textup", "mbox", "hbox"].map((name) => [name, {}]),
+  ["textbf", { class: "bold" }],
+  ["textit", { class: "italic" }],
+  ["emph", { class: "italic" }],
+  ["textsf", { class: "sans" }],
+  ["texttt", { class: "mono" }],
+]);
+
+/** Lengths in em. */
+const UNITS = { em: 1, ex: 0.43, pt: 0.1, mu: 1 / 18, cm: 2.85, mm: 0.285, px: 0.075 };
+
+function spaceWide(length) {
+  const width = /^\s*(-?[\d.]+)\s*(em|ex|pt|mu|cm|mm|px)\s*$/.exec(length);
+  if (!width) throw new Unknown(length);
+  const em = Math.min(Number(width[1]) * UNITS[width[2]], 20);
+  return em > 0 ? { node: space(Number(em.toFixed(4))), kind: "space" } : null;
+}
+
+/** The argument between delimiters that are as high as it. */
+const between = (open, close) => (parser) => {
+  const node = parser.argument();
+  return ordinary(m("mrow", {}, m("mo", { form: "prefix" }, open), node, m("mo", { form: "postfix" }, close)));
+};
+const letter = (text) => (parser) => ordinary(parser.leaf("mi", {}, text));
 
 /** What reads the arguments of a command, by its name: from the parser to an item, or to null if nothing is shown. */
 export const COMMANDS = new Map(
@@ -76,16 +102,6 @@ export const COMMANDS = new Map(
     },
     left: (parser) => parser.left(),
     begin: (parser) => parser.environment(),
-    text: text({}),
-    textrm: text({}),
-    textnormal: text({}),
-    mbox: text({}),
-    hbox: text({}),
-    textbf: text({ class: "bold" }),
-    textit: text({ class: "italic" }),
-    emph: text({ class: "italic" }),
-    textsf: text({ class: "sans" }),
-    texttt: text({ class: "mono" }),
     // Fonts seldom have a line that stretches.
     overline: enclosed("mrow", { class: "overline" }),
     underline: enclosed("mrow", { class: "underline" }),
@@ -98,6 +114,7 @@ export const COMMANDS = new Map(
     hphantom: (parser) => ordinary(m("mpadded", { height: "0", depth: "0" }, m("mphantom", {}, parser.argument()))),
     vphantom: (parser) => ordinary(m("mpadded", { width: "0" }, m("mphantom", {}, parser.argument()))),
     smash: enclosed("mrow", {}),
+    ensuremath: enclosed("mrow", {}),
     not(parser) {
       const item = parser.atom();
       const leaf = item?.node.firstChild;
@@ -139,11 +156,24 @@ export const COMMANDS = new Map(
     require: skipArgument,
     hspace(parser) {
       parser.take("*");
-      const width = /^\s*(-?[\d.]+)\s*(em|ex|pt|mu|cm|mm|px)\s*$/.exec(parser.raw().text);
-      if (!width) throw new Unknown("hspace");
-      const em = Number(width[1]) * { em: 1, ex: 0.43, pt: 0.1, mu: 1 / 18, cm: 2.85, mm: 0.285, px: 0.075 }[width[2]];
-      return em > 0 ? { node: space(Number(Math.min(em, 20).toFixed(4))), kind: "space" } : null;
+      return spaceWide(parser.raw().text);
     },
+    mspace: (parser) => spaceWide(parser.raw().text),
+    kern: (parser) => spaceWide(parser.run(/\s*-?[\d.]+\s*[a-z]{2}/y)),
+    mkern: (parser) => spaceWide(parser.run(/\s*-?[\d.]+\s*[a-z]{2}/y)),
+    ref: (parser) => ordinary(m("mtext", {}, parser.raw().text)),
+    eqref: (parser) => ordinary(m("mtext", {}, `(${parser.raw().text})`)),
+    // Of packages that models assume.
+    abs: between("|", "|"),
+    norm: between("‖", "‖"),
+    bra: between("⟨", "|"),
+    ket: between("|", "⟩"),
+    braket: between("⟨", "⟩"),
+    R: letter("ℝ"),
+    N: letter("ℕ"),
+    Z: letter("ℤ"),
+    Q: letter("ℚ"),
+    C: letter("ℂ"),
     nonumber: nothing,
     notag: nothing,
     relax: nothing,
@@ -152,6 +182,12 @@ export const COMMANDS = new Map(
     allowbreak: nothing,
     nobreak: nothing,
     noindent: nothing,
+    hfill: nothing,
+    tiny: nothing,
+    small: nothing,
+    normalsize: nothing,
+    large: nothing,
+    Large: nothing,
     "/": nothing,
   }),
 );

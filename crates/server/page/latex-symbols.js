@@ -7,7 +7,7 @@ const NAMES = {
     partial ∂ imath ı jmath ȷ`,
   upright: `Gamma Γ Delta Δ Theta Θ Lambda Λ Xi Ξ Pi Π Sigma Σ Upsilon Υ Phi Φ Psi Ψ Omega Ω nabla ∇ infty ∞ hbar ℏ hslash ℏ ell ℓ Re ℜ
     Im ℑ aleph ℵ beth ℶ gimel ℷ wp ℘ emptyset ∅ varnothing ∅ forall ∀ exists ∃ nexists ∄ neg ¬ lnot ¬ top ⊤ bot ⊥ angle ∠
-    measuredangle ∡ triangle △ square □ Box □ blacksquare ■ Diamond ◇ diamondsuit ♢ heartsuit ♡ clubsuit ♣ spadesuit ♠ degree °
+    measuredangle ∡ triangle △ square □ Box □ blacksquare ■ Diamond ◇ diamondsuit ♢ heartsuit ♡ clubsuit ♣ spadesuit ♠ degree ° textdegree ° sphericalangle ∢ AA Å
     prime ′ dag † ddag ‡ checkmark ✓ complement ∁ mho ℧ eth ð S § P ¶ copyright © pounds £ euro € flat ♭ natural ♮ sharp ♯ bigstar ★
     ldots … dots … dotsc … dotso … cdots ⋯ dotsb ⋯ dotsm ⋯ dotsi ⋯ vdots ⋮ ddots ⋱ iddots ⋰ backslash \\ % % $ $ # # _ _ & &`,
   binary: `pm ± mp ∓ times × div ÷ cdot ⋅ ast ∗ star ⋆ circ ∘ bullet ∙ oplus ⊕ ominus ⊖ otimes ⊗ oslash ⊘ odot ⊙ cap ∩ cup ∪ sqcap ⊓
@@ -20,7 +20,7 @@ const NAMES = {
     nsupseteq ⊉ sqsubset ⊏ sqsupset ⊐ sqsubseteq ⊑ sqsupseteq ⊒ mid ∣ nmid ∤ parallel ∥ nparallel ∦ perp ⟂ vdash ⊢ dashv ⊣ models ⊨
     vDash ⊨ Vdash ⊩ nvdash ⊬ nvDash ⊭ prec ≺ succ ≻ preceq ⪯ succeq ⪰ preccurlyeq ≼ succcurlyeq ≽ lesssim ≲ gtrsim ≳ lessgtr ≶
     nless ≮ ngtr ≯ nleq ≰ ngeq ≱ ncong ≇ nsim ≁ bowtie ⋈ smile ⌣ frown ⌢ colon : therefore ∴ because ∵ trianglelefteq ⊴
-    trianglerighteq ⊵ vartriangleleft ⊲ vartriangleright ⊳ between ≬ pitchfork ⋔ backsim ∽
+    trianglerighteq ⊵ vartriangleleft ⊲ vartriangleright ⊳ between ≬ pitchfork ⋔ backsim ∽ lneq ⪇ gneq ⪈ lneqq ≨ gneqq ≩ precsim ≾ succsim ≿ nleqslant ≰ ngeqslant ≱
     to → rightarrow → gets ← leftarrow ← leftrightarrow ↔ Rightarrow ⇒ Leftarrow ⇐ Leftrightarrow ⇔ implies ⟹ impliedby ⟸ iff ⟺
     longrightarrow ⟶ longleftarrow ⟵ longleftrightarrow ⟷ Longrightarrow ⟹ Longleftarrow ⟸ Longleftrightarrow ⟺ mapsto ↦
     longmapsto ⟼ hookrightarrow ↪ hookleftarrow ↩ rightharpoonup ⇀ rightharpoondown ⇁ leftharpoonup ↼ leftharpoondown ↽

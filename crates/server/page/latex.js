@@ -1,6 +1,6 @@
 // LaTeX's mathematics to MathML, which browsers render. A formula is parsed whole or not at all: what is unknown throws `Unknown`.
 
-import { COMMANDS, FRACTIONS, STYLES } from "./latex-commands.js";
+import { COMMANDS, FRACTIONS, STYLES, TEXTS } from "./latex-commands.js";
 import {
   ACCENTS,
   ALPHABETS,
@@ -86,6 +86,10 @@ class Parser {
     this.alphabet = null;
     /** Text nodes that stand for a place in the source, in its order. */
     this.leaves = [];
+  }
+
+  enter() {
+    if (++this.depth > DEEPEST) throw new Unknown("nested too deeply");
   }
 
   // Tokens
@@ -183,7 +187,7 @@ class Parser {
 
   /** Items up to a token that ends a row, or to `stop`. */
   row(stop) {
-    if (++this.depth > DEEPEST) throw new Unknown("nested too deeply");
+    this.enter();
     const outer = this.alphabet;
     const items = [];
     for (let token = this.peek(); !ENDS.has(token) && token !== stop; token = this.peek()) {
@@ -221,7 +225,7 @@ class Parser {
     if (token === "{") return this.braces();
     if (ENDS.has(token) || token === "^" || token === "_") throw new Unknown("argument");
     if (/\d/.test(token)) return this.leaf("mn", {}, styled(this.next(), this.alphabet));
-    if (++this.depth > DEEPEST) throw new Unknown("nested too deeply");
+    this.enter();
     const items = [];
     append(items, this.atom(1) ?? ordinary(m("mrow", {})));
     this.depth -= 1;
@@ -317,6 +321,7 @@ class Parser {
     if (LIMITS.has(name)) return this.operator(LIMITS.get(name), true);
     if (ACCENTS.has(name)) return this.accent(ACCENTS.get(name));
     if (ARROWS.has(name)) return this.arrow(ARROWS.get(name));
+    if (TEXTS.has(name)) return this.words(TEXTS.get(name));
     if (ALPHABETS.has(name)) return this.alphabetic(ALPHABETS.get(name));
     const size = /^([bB]igg?)([lrm]?)$/.exec(name);
     if (size) return this.sized(SIZES[size[1]], size[2]);
@@ -392,30 +397,35 @@ class Parser {
 
   /** The words of `\text`, in which dollar signs enclose formulas. */
   words(attributes) {
-    const { from, text } = this.raw();
+    this.enter();
+    this.expect("{");
     const nodes = [];
-    const parts = /\$((?:\\[\s\S]|[^$\\])*)\$|(?:\\[^a-zA-Z]|[^$\\])+/gy;
-    let end = 0;
-    for (let found = parts.exec(text); found; found = parts.exec(text)) {
-      end = parts.lastIndex;
-      if (found[1] !== undefined) {
-        nodes.push(this.nested(from + found.index + 1, found[1]));
-        continue;
+    while (!this.run(/\}/y)) {
+      const { at } = this;
+      const plain = this.run(/(?:\\[^a-zA-Z]|[^$\\{}])+/y);
+      const name = plain ? "" : this.run(/\\[a-zA-Z]+/y).slice(1);
+      if (plain) {
+        const shown = plain
+          .replace(/\\!/g, "")
+          .replace(/\\[,:; ]|[\s~]/g, "\u00a0")
+          .replace(/\\(?=.)/g, "");
+        nodes.push(this.leaf("mtext", attributes, shown, at));
+      } else if (TEXTS.has(name)) {
+        nodes.push(this.words(TEXTS.get(name)).node);
+      } else if (SPACES.has(name)) {
+        nodes.push(space(SPACES.get(name)));
+      } else if (!name && this.take("{")) {
+        this.at = at;
+        nodes.push(this.words(attributes).node);
+      } else if (!name && this.take("$")) {
+        nodes.push(this.row());
+        this.expect("$");
+      } else {
+        throw new Unknown(name);
       }
-      const shown = found[0].replace(/\\([\s\S])|[{}]/g, "$1").replace(/[\s~]/g, "\u00a0");
-      nodes.push(this.leaf("mtext", attributes, shown, from + found.index, found[0].length));
     }
-    if (end < text.length) throw new Unknown(text.slice(end));
+    this.depth -= 1;
     return ordinary(group(nodes));
-  }
-
-  /** A formula inside this one, whose places are those of the whole. */
-  nested(from, text) {
-    const inner = new Parser(text);
-    inner.depth = this.depth + 1;
-    const node = inner.formula();
-    this.leaves.push(...inner.leaves.map((leaf) => ({ ...leaf, at: leaf.at + from })));
-    return node;
   }
 
   /** Rows of cells up to the end of an environment, a group or the formula. */
@@ -452,7 +462,7 @@ class Parser {
     const name = this.raw().text;
     const found = ENVIRONMENTS.get(withoutStar(name));
     if (!found) throw new Unknown(name);
-    if (++this.depth > DEEPEST) throw new Unknown("nested too deeply");
+    this.enter();
     this.run(/\[[tbc]\]/y);
     const argument = found.argument ? this.raw().text : "";
     const columns = found.argument === "columns" ? columnClasses(argument) : found.columns;

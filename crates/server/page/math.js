@@ -4,9 +4,12 @@ import { h } from "./dom.js";
 import { isEnvironment, mathml } from "./latex.js";
 
 const LONGEST_LINES = 100;
+const LONGEST_INLINE = 1000;
 /** A line that may begin a display formula of several lines. */
 const OPENS = /^[ \t]*(\$\$|\\\[|\\begin\{[a-zA-Z]{1,20}\*?\})|(\$\$|\\\[)[ \t]*$/;
 const BEGIN = /\\begin\{([a-zA-Z]{1,20}\*?)\}/y;
+/** Behind a formula: no word, but the end of one as in "$n$th". */
+const FOLLOWS = /(?:st|nd|rd|th|s)?(?![\w$])/y;
 /** "$5 for one and 10$" is prose: it begins with a number and has words, but nothing that only formulas have. */
 const PROSE = /^\d[^\\^_{}=]*\s\p{L}{2}/u;
 
@@ -53,17 +56,29 @@ function environment(text, i, close, unclosed) {
   return { from: i, to: end, display: true, end };
 }
 
-/** A dollar sign opens before a character and closes after one; amounts of money and names of variables are neither. */
+/**
+ * A dollar sign opens before a character and closes after one; amounts of money, names of variables and the sign itself in
+ * brackets or quotes are neither. Those within braces are of a text in the formula.
+ */
 function dollars(text, i) {
-  if (/[\w$]/.test(text[i - 1] ?? "") || /[\s$]/.test(text[i + 1] ?? " ")) return null;
-  const signs = /\\[\s\S]|[$`]/g;
+  if (/[\w$]/.test(text[i - 1] ?? "") || /[\s$),;!?'"’”]/.test(text[i + 1] ?? " ")) return null;
+  const signs = /\\[\s\S]|[$`{}]/g;
   signs.lastIndex = i + 1;
-  let found = signs.exec(text);
-  while (found && found[0].startsWith("\\")) found = signs.exec(text);
-  if (found?.[0] !== "$" || /\s/.test(text[found.index - 1]) || /[\dA-Z$]/.test(text[found.index + 1] ?? ""))
-    return null;
-  if (PROSE.test(text.slice(i + 1, found.index))) return null;
-  return { from: i + 1, to: found.index, display: false, end: found.index + 1 };
+  let depth = 0;
+  for (let found = signs.exec(text); found && found.index < i + LONGEST_INLINE; found = signs.exec(text)) {
+    const [sign] = found;
+    if (sign === "`") return null;
+    if (sign === "{") depth += 1;
+    if (sign === "}") depth -= 1;
+    if (sign !== "$" || depth > 0) continue;
+    const latex = text.slice(i + 1, found.index);
+    const end = found.index + 1;
+    FOLLOWS.lastIndex = end;
+    return /\s$/.test(latex) || PROSE.test(latex) || !FOLLOWS.test(text)
+      ? null
+      : { from: i + 1, to: found.index, display: false, end };
+  }
+  return null;
 }
 
 /**
