@@ -103,6 +103,11 @@ TEXTS = {
    $$
 2. Unknown: \(\foo{x}\)
 
+\begin{align}
+x &= 1 \\
+- 10x &= 10
+\end{align}
+
 $$"""
     + "a + " * 60
     + "b$$\n",
