@@ -113,8 +113,17 @@ def a_model_that_turns_out_to_complete(browser):
         reader.ask("A base")
         reader.shows("there was a river,")
         assert [request.get("prompt") for request in reader.requests()] == [None, "A base"]
-        expect(reader.page.locator(".trouble")).to_have_count(0)
-        expect(reader.page.get_by_role("button", name="Complete")).to_be_visible()
+        page = reader.page
+        expect(page.locator(".trouble")).to_have_count(0)
+        expect(page.get_by_role("button", name="Complete")).to_be_visible()
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Export all conversations").click()
+        page.set_input_files("#import-picker", download.value.path())
+        expect(page.locator("#toasts")).to_contain_text("1 conversation is imported")
+        expect(page.locator(".entry")).to_have_count(2)
+        page.locator(".last").get_by_role("button", name="Go on").click()
+        expect(page.locator(".last > .markdown")).to_have_text("there was a river, there was a river,")
+        assert [request.get("prompt") for request in reader.requests()[2:]] == ["A base there was a river,"]
 
 
 @check
