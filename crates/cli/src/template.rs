@@ -86,7 +86,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     if let (true, Err(error)) = (has_tools, prompt.tools()) {
         output::note(format_args!("warning: {error}"));
     }
-    if prompt.tool_format().is_some_and(|format| format.is_generic()) {
+    if has_tools && template.tool_format().is_generic() {
         output::note(format_args!(
             "note: the chat template has no known format of tool calls: the tools are in the system message (format generic)"
         ));

@@ -93,8 +93,11 @@ fn a_limit_holds_for_all_that_is_taken() {
     let memory = home.run("inspect MODEL -c 64 --json").json()["memory"].clone();
     let bytes = |key: &str| memory[key].as_u64().expect("a number");
     let (weights, kv) = (bytes("weights_copied"), bytes("kv_cache"));
-    let run =
-        |more: &str, limit: u64| home.run(&format!("run -m MODEL -p x -n 1 -c 64 {more} --memory {limit}"));
+    // As `inspect` counts: without -t, threads are those of the cores that are free.
+    let threads = std::thread::available_parallelism().expect("a number");
+    let run = |more: &str, limit: u64| {
+        home.run(&format!("run -m MODEL -p x -n 1 -c 64 -t {threads} {more} --memory {limit}"))
+    };
     for (limit, refused) in [
         (weights - 1, "weights packed for vector kernels"),
         (weights + kv - 1, "the KV cache"),
