@@ -37,8 +37,8 @@ const fn plain(known_by: &'static [&'static str], open: &'static str, close: &'s
 const USUAL: Format =
     Format { known_by: &[], open: "", close: "", headers: &[], spans: &[], ends: &[], prefill: "" };
 
-/// A header of Harmony from `open` up to and with the mark of the message. Models write channels, recipients and types that nobody
-/// asked for.
+/// A header of Harmony from `open` up to and with the mark of the message. Models write unexpected channels, recipients
+/// and types.
 const fn header(open: &'static str, reasons: bool) -> Span {
     Span { open, end: "<|message|>", with_end: true, reasons }
 }

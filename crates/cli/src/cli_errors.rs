@@ -85,7 +85,7 @@ fn drop_far_commands(error: &mut Error, typed: &str) {
 fn advise(error: &mut Error, option: &str) {
     let name = |option: &str| option.trim_start_matches('-').split('=').next().unwrap_or_default().to_owned();
     let typed = name(option);
-    // clap advises to pass the option as a value, which nobody means.
+    // clap advises to pass the option as a value; a mistyped option is likelier.
     error.remove(ContextKind::Suggested);
     if let Some(instead) = llama_cpp::instead_of(&typed) {
         error.remove(ContextKind::SuggestedArg);

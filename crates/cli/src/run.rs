@@ -116,7 +116,7 @@ enum Stdin {
 }
 
 impl Stdin {
-    fn of_process() -> Stdin {
+    fn from_process() -> Stdin {
         #[cfg(unix)]
         {
             use std::os::fd::AsFd;
@@ -155,7 +155,7 @@ pub(crate) fn run(mut args: Args, verbose: bool) -> anyhow::Result<ExitCode> {
     let typed = args.source.prompt.as_ref().or(args.source.text.as_ref());
     let typed = typed.map(|text| args.template.read(text)).transpose()?;
     let file = args.source.file.as_deref().map(TextFile::open).transpose()?;
-    let stdin = Stdin::of_process();
+    let stdin = Stdin::from_process();
     if stdin == Stdin::Nothing && !args.source.is_given() {
         let model = args.model.model.as_ref().map_or(String::new(), |model| format!(" {}", model.display()));
         bail!(Usage(format!(

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Reads JSON. What is no number becomes null, what is infinite the largest number.
+/// Reads JSON. NaN becomes null, an infinity the largest number of its sign.
 pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {
     let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
     let has = |word: &[u8]| bytes.windows(word.len()).any(|part| part == word);

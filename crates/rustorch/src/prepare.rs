@@ -443,10 +443,10 @@ impl CallCompiler<'_> {
         Ok((grammar.constraint(), open.collect()))
     }
 
-    /// The error of the tool whose schema is to blame, which it names.
+    /// The error of the strict tool whose schema is to blame, which it names.
     fn named(&self, tools: &chat::Tools, failure: Failure) -> Error {
         if let Failure::Schema(_) = failure {
-            for tool in tools.iter() {
+            for tool in tools.iter().filter(|tool| self.strict.contains(&tool.name)) {
                 if let Err(error) = self.compiler.compile(&Source::JsonSchema(tool.parameters.to_string())) {
                     let message = format!("the schema of the tool {:?}: {error}", tool.name);
                     return Error::invalid(Field::Tools, message);

@@ -22,7 +22,7 @@ pub(crate) struct AnswerFormat {
 }
 
 impl AnswerFormat {
-    /// What the client does not call strict.
+    /// A format without the client's `strict`.
     pub(crate) fn new(field: &'static str, source: Source) -> AnswerFormat {
         AnswerFormat { field, source, is_strict: false }
     }

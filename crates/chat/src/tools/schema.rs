@@ -108,11 +108,14 @@ impl Tools {
         Tools(self.0.iter().map(opened).collect())
     }
 
-    /// The same tools with the schemas that `parameters` returns for some of them.
+    /// The same tools with the schemas that `parameters` returns for some of them. Under an empty one, parameters keep their names.
     pub fn with_parameters(&self, parameters: impl Fn(&Tool) -> Option<Json>) -> Tools {
-        let changed = |tool: &Tool| match parameters(tool).and_then(object_schema) {
-            Some(parameters) => Tool { name: tool.name.clone(), parameters },
-            None => tool.clone(),
+        let changed = |tool: &Tool| match parameters(tool) {
+            Some(Json::Object(schema)) if schema.is_empty() => tool.opened(),
+            schema => match schema.and_then(object_schema) {
+                Some(parameters) => Tool { name: tool.name.clone(), parameters },
+                None => tool.clone(),
+            },
         };
         Tools(self.0.iter().map(changed).collect())
     }

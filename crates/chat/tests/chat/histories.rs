@@ -149,7 +149,7 @@ fn tools_are_a_text_where_the_template_writes_none() {
         "<assistant>{\"name\":\"count_otters\",\"arguments\":{\"place\":\"Bath-0\"}}\n{\"name\":\"count_newts\",\"arguments\":{}}\
          <user>Result of count_newts:\nResult-1-is-here\n\nResult of count_otters:\nResult-0-is-here<assistant>"
     );
-    // What it writes is read as calls, and nothing else is one.
+    // Valid lines are calls, other text is content.
     for (answer, content, calls) in [
         ("{\"name\": \"count_newts\", \"arguments\": {\"place\": \"Bath\"}}", "", 1),
         ("{\"name\": \"count_newts\"}\n{\"name\": \"count_otters\", \"arguments\": {}}\n", "", 2),

@@ -76,7 +76,7 @@ const CASES: &[Case] = &[
         "Wait.",
     ),
     (HARMONY, None, "plain", "", "plain"),
-    // Headers that nobody asked for: a type, an unknown channel, a tool that there is not, a recipient before the channel, a role.
+    // Unexpected headers: a type, an unknown channel, a tool that there is not, a recipient before the channel, a role.
     (HARMONY, None, "<|channel|>final <|constrain|>json<|message|>{\"a\": 1}<|return|>", "", "{\"a\": 1}"),
     (
         HARMONY,

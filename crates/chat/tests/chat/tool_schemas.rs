@@ -210,3 +210,15 @@ fn a_schema_of_more_bytes_is_refused_with_the_name_of_its_tool() {
     let text = error.to_string();
     assert!(text.starts_with("tools[0]") && text.contains("\"f\"") && text.contains("262144"), "{text}");
 }
+
+/// A schema of which nothing can be enforced leaves the names of the parameters.
+#[test]
+fn an_empty_schema_keeps_the_names_of_parameters() {
+    let tools =
+        tool(&json!({ "type": "object", "properties": { "a": { "type": "string" } }, "required": ["a"] }));
+    let open = tools.expect("tools").with_parameters(|_| Some(json!({})));
+    for format in ["hermes", "qwen-coder"] {
+        let lark = grammar(format, &open).expect("a grammar").lark;
+        assert!(lark.contains("\"a\"") || lark.contains("=a>"), "{lark}");
+    }
+}

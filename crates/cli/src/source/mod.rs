@@ -63,7 +63,7 @@ impl Target {
     }
 }
 
-/// What a word is meant as where a model or a prompt may stand.
+/// The meaning of a word where a model or a prompt may stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Word {
     Model,
